@@ -1,0 +1,33 @@
+# `make demo` and `make test` are all a newcomer needs; both build their own .venv from python3.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-all lint bench clean
+
+# The stamp is newer than pyproject.toml once everything is installed.
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $@
+
+demo: .venv/installed
+	$(BIN)/python examples/demo.py
+
+lint: .venv/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -q -m "not long" -n 2
+
+test-all: lint
+	$(BIN)/python -m pytest -q -n 2
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/bench_steps.py
+
+clean:
+	rm -rf .venv build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+"""ksparse: models with at most k features, and signals with at most k non-zeros.
+
+The names below are loaded when they are first used, so that ``import ksparse`` stays cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "hard_threshold": "operators",
+    "project_ball": "operators",
+    "support": "operators",
+    "minimize": "_minimize",
+    "Problem": "problem",
+    "Result": "result",
+    "Status": "result",
+    "HTSVRG": "solvers",
+    "HTSAGA": "solvers",
+    "PGD": "solvers",
+    "IHT": "solvers",
+    "StoIHT": "solvers",
+}
+_MODULES = ("losses",)
+
+__all__ = [*_HOME, *_MODULES]
+
+if TYPE_CHECKING:
+    from . import losses as losses
+    from ._minimize import minimize as minimize
+    from .operators import hard_threshold as hard_threshold
+    from .operators import project_ball as project_ball
+    from .operators import support as support
+    from .problem import Problem as Problem
+    from .result import Result as Result
+    from .result import Status as Status
+    from .solvers import HTSAGA as HTSAGA
+    from .solvers import HTSVRG as HTSVRG
+    from .solvers import IHT as IHT
+    from .solvers import PGD as PGD
+    from .solvers import StoIHT as StoIHT
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'ksparse' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,147 @@
+"""The one owner of numba's settings: kernels that cache across processes, and rules chosen by type.
+
+``@kernel`` compiles a function that Python calls; ``@inner`` one that only kernels call; ``@generic`` declares an
+operation (``value``, ``row_dot``) whose code is picked by the type of its first argument, so that one kernel serves
+dense and CSR rows and every loss.  With ``NUMBA_DISABLE_JIT=1`` all three are plain Python: the oracle of the tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba as _numba
+import numpy as np
+from numba.core import types
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.extending import overload
+
+numba: Any = _numba  # its type stubs lack half of what is used here
+
+# Sums may be reordered (that vectorises a dot product); NaN and inf keep their meaning, so checks for them stay true.
+SUMS = {"reassoc", "contract", "nsz"}
+# For scans of data already known to be finite: also lets a maximum vectorise.
+FINITE = SUMS | {"nnan", "ninf"}
+
+
+@functools.cache
+def source_digest() -> str:
+    """A digest of every source file that holds jitted code.
+
+    Numba's own stamp covers the file of the kernel only, and would go on serving the old loss after an edit of
+    losses.py.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        text = path.read_bytes()
+        if b"_jit" in text:
+            digest.update(path.name.encode() + b"\0" + text)
+    return digest.hexdigest()[:16]
+
+
+class _DigestCache(FunctionCache):
+    """Numba's function cache, its files named after the digest: a changed source can never meet an old file."""
+
+    def __init__(self, py_func: Callable[..., Any]) -> None:
+        super().__init__(py_func)
+        base = f"{self._impl.filename_base}.{source_digest()}"
+        self._cache_file = IndexDataCacheFile(self._cache_path, base, source_digest())
+
+
+class Kernel:
+    """A compiled function with a twin that never touches the disk, for arguments of foreign types.
+
+    A loss defined outside this package may change between two processes without our digest noticing: compiled code
+    for it must not enter the cache.
+    """
+
+    def __init__(self, function: Callable[..., Any], fastmath: Any) -> None:
+        functools.update_wrapper(self, function)
+        self._twin = numba.njit(nogil=True, fastmath=fastmath)(function)
+        self._cached = numba.njit(nogil=True, fastmath=fastmath)(function)
+        if not numba.config.DISABLE_JIT:
+            with contextlib.suppress(RuntimeError, OSError):  # no place for a cache: compile in every process
+                self._cached._cache = _DigestCache(function)
+
+    def __call__(self, *args: Any) -> Any:
+        for arg in args:
+            if isinstance(arg, tuple) and not type(arg).__module__.startswith("ksparse."):
+                return self._twin(*args)
+        return self._cached(*args)
+
+
+def kernel(function: Callable[..., Any] | None = None, *, fastmath: Any = False) -> Any:
+    """Compile a function that Python calls (without the GIL, cached on disk)."""
+    if function is None:
+        return functools.partial(kernel, fastmath=fastmath)
+    return Kernel(function, fastmath)
+
+
+def inner(function: Callable[..., Any] | None = None, *, fastmath: Any = False, hot: bool = False) -> Any:
+    """Compile a function that only kernels call; `hot` puts its code into the caller's loop, whatever its size."""
+    if function is None:
+        return functools.partial(inner, fastmath=fastmath, hot=hot)
+    # without the wrappers for Python, which for a tuple of arrays take longer to compile than the function
+    return numba.njit(nogil=True, fastmath=fastmath, forceinline=hot, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        function
+    )
+
+
+def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) -> Any:
+    """Declare an operation whose rule is picked by the type of its first argument.
+
+    For example, with a NamedTuple ``Circle``::
+
+        @generic
+        def area(shape): "The area of a shape."
+
+        @area.rule(Circle)
+        def _(shape):
+            return 3.14159 * shape.radius**2
+    """
+    if stub is None:
+        return functools.partial(generic, fastmath=fastmath)
+    rules: dict[type, Callable[..., Any]] = {}
+    names = list(inspect.signature(stub).parameters)
+
+    @functools.wraps(stub)
+    def operation(*args: Any) -> Any:
+        return _find(type(args[0]))(*args)
+
+    def _find(cls: type) -> Callable[..., Any]:
+        if cls not in rules:
+            known = ", ".join(c.__name__ for c in rules)
+            raise TypeError(f"{stub.__name__} has no rule for {cls.__name__}; it has rules for {known}")
+        return rules[cls]
+
+    def pick(first: Any) -> Callable[..., Any]:
+        return _find(np.ndarray if isinstance(first, types.Array) else getattr(first, "instance_class", type(first)))
+
+    # numba wants the overload's parameters to carry the stub's names, hence a function made from text
+    scope: dict[str, Any] = {"pick": pick}
+    exec(f"def choose({', '.join(names)}):\n    return pick({names[0]})", scope)
+    overload(operation, jit_options={"nogil": True, "fastmath": fastmath, "forceinline": True})(scope["choose"])
+
+    def rule(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            rules[cls] = function
+            return operation
+
+        return register
+
+    operation.rule = rule  # type: ignore[attr-defined]
+    operation.rules = rules  # type: ignore[attr-defined]
+    return operation
+
+
+def threads() -> int:
+    """How many threads a pass over the data may use.
+
+    Numba's own setting: the cores that this process may use, or NUMBA_NUM_THREADS, which joblib sets in its workers.
+    """
+    return max(1, int(numba.config.NUMBA_NUM_THREADS))

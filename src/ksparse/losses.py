@@ -1,0 +1,222 @@
+r"""Losses :math:`\varphi(z, y)` of a prediction z = a·x: value, derivative, curvature, and a bound on the curvature.
+
+A loss is a NamedTuple (its fields are its parameters) and four rules, found by type inside compiled code.  To add one:
+write it here, with its rules, and enter it in ``LOSSES``; no other file changes.  A loss of your own, defined anywhere
+with the same four rules, can be handed to every solver as an instance.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._jit import generic
+from ._validate import check_choice, check_number
+
+
+@generic
+def value(loss, z, y):
+    """The loss of one row."""
+
+
+@generic
+def deriv(loss, z, y):
+    """Its derivative in z."""
+
+
+@generic
+def curvature(loss, z, y):
+    """Its second derivative in z (almost everywhere)."""
+
+
+@generic
+def curvature_bound(loss):
+    """The largest curvature anywhere; inf if there is none."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+class Squared(NamedTuple):
+    """Half the squared residual, (z − y)²/2."""
+
+
+@value.rule(Squared)
+def _(loss, z, y):
+    return 0.5 * (z - y) * (z - y)
+
+
+@deriv.rule(Squared)
+def _(loss, z, y):
+    return z - y
+
+
+@curvature.rule(Squared)
+def _(loss, z, y):
+    return 1.0
+
+
+@curvature_bound.rule(Squared)
+def _(loss):
+    return 1.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+class Logistic(NamedTuple):
+    """log(1 + exp(−y z)) for y = ±1."""
+
+    def check_target(self, y: NDArray[np.float64]) -> None:
+        _check_signs(y, "logistic")
+
+
+@value.rule(Logistic)
+def _(loss, z, y):
+    t = y * z
+    return np.log1p(np.exp(-abs(t))) + max(-t, 0.0)
+
+
+@deriv.rule(Logistic)
+def _(loss, z, y):
+    t = y * z
+    e = np.exp(-abs(t))  # never overflows
+    return -y * (e if t > 0.0 else 1.0) / (1.0 + e)
+
+
+@curvature.rule(Logistic)
+def _(loss, z, y):
+    e = np.exp(-abs(z))
+    return e / ((1.0 + e) * (1.0 + e))
+
+
+@curvature_bound.rule(Logistic)
+def _(loss):
+    return 0.25
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+class Poisson(NamedTuple):
+    """exp(z) − y z for y ≥ 0: the negative log-likelihood of a count with mean exp(z), less the constant log y!."""
+
+    def check_target(self, y: NDArray[np.float64]) -> None:
+        if (y < 0).any():
+            at = int(np.flatnonzero(y < 0)[0])
+            raise ValueError(f"y must not be negative for the poisson loss, got {y[at]:g} at index {at}")
+
+
+@value.rule(Poisson)
+def _(loss, z, y):
+    return np.exp(z) - y * z
+
+
+@deriv.rule(Poisson)
+def _(loss, z, y):
+    return np.exp(z) - y
+
+
+@curvature.rule(Poisson)
+def _(loss, z, y):
+    return np.exp(z)
+
+
+@curvature_bound.rule(Poisson)
+def _(loss):
+    return np.inf
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+class Huber(NamedTuple):
+    """Squared up to `delta`, then linear: an outlier pulls with a bounded force."""
+
+    delta: float = 1.35
+
+
+@value.rule(Huber)
+def _(loss, z, y):
+    r = abs(z - y)
+    return 0.5 * r * r if r <= loss.delta else loss.delta * (r - 0.5 * loss.delta)
+
+
+@deriv.rule(Huber)
+def _(loss, z, y):
+    return min(max(z - y, -loss.delta), loss.delta)
+
+
+@curvature.rule(Huber)
+def _(loss, z, y):
+    return 1.0 if abs(z - y) <= loss.delta else 0.0
+
+
+@curvature_bound.rule(Huber)
+def _(loss):
+    return 1.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+class SquaredHinge(NamedTuple):
+    """max(0, 1 − y z)² for y = ±1."""
+
+    def check_target(self, y: NDArray[np.float64]) -> None:
+        _check_signs(y, "squared_hinge")
+
+
+@value.rule(SquaredHinge)
+def _(loss, z, y):
+    gap = max(0.0, 1.0 - y * z)
+    return gap * gap
+
+
+@deriv.rule(SquaredHinge)
+def _(loss, z, y):
+    return -2.0 * y * max(0.0, 1.0 - y * z)
+
+
+@curvature.rule(SquaredHinge)
+def _(loss, z, y):
+    return 2.0 if y * z < 1.0 else 0.0
+
+
+@curvature_bound.rule(SquaredHinge)
+def _(loss):
+    return 2.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+LOSSES: dict[str, type] = {
+    "squared": Squared,
+    "logistic": Logistic,
+    "poisson": Poisson,
+    "huber": Huber,
+    "squared_hinge": SquaredHinge,
+}
+
+
+def resolve(loss: Any) -> Any:
+    """A loss from its name, or an instance as it is (a foreign one must have all four rules)."""
+    if isinstance(loss, tuple):
+        missing = [rule.__name__ for rule in (value, deriv, curvature, curvature_bound) if type(loss) not in rule.rules]
+        if missing:
+            raise ValueError(f"loss {type(loss).__name__} lacks the rules {', '.join(missing)}; see ksparse.losses")
+        if isinstance(loss, Huber):
+            return Huber(check_number(loss.delta, "loss.delta", strict=True))
+        return loss
+    return LOSSES[check_choice(loss, "loss", LOSSES)]()
+
+
+def check_target(loss: Any, y: NDArray[np.float64]) -> None:
+    """Raise if these targets make no sense for this loss."""
+    check = getattr(loss, "check_target", None)
+    if check is not None:
+        check(y)
+
+
+def _check_signs(y: NDArray[np.float64], name: str) -> None:
+    if not (np.abs(y) == 1.0).all():
+        classes = np.unique(y)
+        shown = ", ".join(f"{c:g}" for c in classes[:5]) + (", ..." if classes.size > 5 else "")
+        remedy = (
+            f"np.where(y == {classes[-1]:g}, 1, -1) recodes them" if classes.size == 2 else "two classes are needed"
+        )
+        raise ValueError(f"y must be -1 or +1 for the {name} loss, got the values {shown}; {remedy}")
+    # One row has one label, and is a fair problem still; many rows with one label are a mistake in the data.
+    if y.size > 1 and (y == y[0]).all():
+        raise ValueError(f"y must hold two classes for the {name} loss, got only {y[0]:g}")

@@ -1,0 +1,309 @@
+"""Rows of a design matrix, dense or CSR, and the operations on them that kernels are made of.
+
+Dense rows are a plain C-ordered array, sparse ones a `CSR`; every operation has one rule for each, so a kernel
+is written once.  Columns in play live in *slots*: ``index[s]`` is the column of slot s, ``slot_of[j]`` the slot
+of column j or −1, and ``member`` a bitmap of the columns that have a slot (it stays in cache where ``slot_of``
+would not).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._jit import FINITE, SUMS, generic, inner
+
+TILE = 2048  # columns summed at a time in `add_rows`: the sums stay in the first-level cache
+
+
+class CSR(NamedTuple):
+    """Sparse rows: row i holds ``data[p]`` at column ``indices[p]`` for ``indptr[i] <= p < indptr[i+1]``.
+
+    The indices are seen as unsigned numbers: compiled code then skips Python's check for negative ones, which halves
+    the time of a sparse product.
+    """
+
+    data: NDArray[Any]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+    n_columns: int
+
+
+Rows = np.ndarray | CSR
+
+
+def shape(rows: Rows) -> tuple[int, int]:
+    """Rows and columns."""
+    return (rows.indptr.size - 1, rows.n_columns) if isinstance(rows, CSR) else rows.shape
+
+
+def entries(rows: Rows) -> int:
+    """How many numbers are stored."""
+    return rows.data.size if isinstance(rows, CSR) else rows.size
+
+
+def as_rows(A: Any, name: str = "A") -> Rows:
+    """Bring a matrix into one of the two shapes that kernels take.
+
+    C-ordered arrays and canonical CSR matrices of float64 or float32 are used as they are, read-only or not; whatever
+    else there is (Fortran order, other dtypes, CSC, COO, DataFrames) is converted, once.
+    """
+    # every sparse container has both methods; asking this way keeps SciPy out of dense work
+    if hasattr(A, "tocsr") and hasattr(A, "nnz"):
+        return _as_csr(A, name)
+    if hasattr(A, "sparse") and hasattr(A, "dtypes"):  # a DataFrame with sparse columns
+        return _as_csr(A.sparse.to_coo(), name)
+    array = np.asarray(A)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be a matrix (rows are samples), got shape {array.shape}")
+    return _frozen(np.ascontiguousarray(array, dtype=_real_dtype(array, name)))
+
+
+def _as_csr(A: Any, name: str) -> CSR:
+    from scipy import sparse
+
+    if A.ndim != 2:
+        raise ValueError(f"{name} must be a matrix (rows are samples), got shape {A.shape}")
+    A = A.tocsr()
+    # a shell of its own around the same arrays, so that SciPy's checks and repairs leave the caller's object alone
+    own = sparse.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
+    own.check_format(full_check=True)
+    if not own.has_canonical_format:
+        own = own.copy()
+        own.sum_duplicates()
+    signed, unsigned = (
+        (np.int64, np.uint64)
+        if own.indices.dtype == np.int64 or own.indptr.dtype == np.int64
+        else (np.int32, np.uint32)
+    )
+    return CSR(
+        _frozen(np.ascontiguousarray(own.data, dtype=_real_dtype(own.data, name))),
+        _frozen(np.ascontiguousarray(own.indices, dtype=signed).view(unsigned)),
+        _frozen(np.ascontiguousarray(own.indptr, dtype=signed).view(unsigned)),
+        int(own.shape[1]),
+    )
+
+
+def _real_dtype(array: NDArray[Any], name: str) -> type:
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name} must be real, got {array.dtype}; complex signals are for ksparse.recover")
+    if array.dtype.kind not in "biuf":
+        try:
+            array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{name} must hold numbers, got dtype {array.dtype}; encode text and dates first"
+            ) from None
+    return np.float32 if array.dtype == np.float32 else np.float64
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view: kernels never write to the data, and one compiled type serves writable and read-only arrays."""
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+# --- a row against the slots -----------------------------------------------------------------------------------------
+@generic
+def gather(rows, i, index, first, slot_of, member, out):
+    """out[s] = a_i[index[s]] for all slots; 1 for the intercept's, slot 0 if first = 1."""
+
+
+@gather.rule(np.ndarray)
+def _(rows, i, index, first, slot_of, member, out):
+    for s in range(index.size):
+        out[s] = rows[i, np.uint64(index[s])]
+    if first:
+        out[0] = 1.0
+
+
+@gather.rule(CSR)
+def _(rows, i, index, first, slot_of, member, out):
+    for s in range(index.size):
+        out[s] = 0.0
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        j = rows.indices[p]
+        if (member[np.uint64(j) >> np.uint64(6)] >> (np.uint64(j) & np.uint64(63))) & np.uint64(1):
+            out[slot_of[j]] = rows.data[p]
+    if first:
+        out[0] = 1.0
+
+
+@generic(fastmath=SUMS)
+def dot_rows(rows, low, high, index, first, x, full_x, slot_of, member, out):
+    """out[i] = a_i·x over the slots from `first` on, for low <= i < high; dense rows may read x as a full vector."""
+
+
+@dot_rows.rule(np.ndarray)
+def _(rows, low, high, index, first, x, full_x, slot_of, member, out):
+    if full_x.size == 0:
+        for i in range(low, high):
+            total = 0.0
+            for s in range(first, index.size):
+                total += rows[i, np.uint64(index[s])] * x[s]
+            out[i] = total
+        return
+    i = low
+    while i + 4 <= high:  # four streams at once keep the memory busy
+        t0 = t1 = t2 = t3 = 0.0
+        for j in range(full_x.size):
+            t0 += rows[i, j] * full_x[j]
+            t1 += rows[i + 1, j] * full_x[j]
+            t2 += rows[i + 2, j] * full_x[j]
+            t3 += rows[i + 3, j] * full_x[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = t0, t1, t2, t3
+        i += 4
+    while i < high:
+        total = 0.0
+        for j in range(full_x.size):
+            total += rows[i, j] * full_x[j]
+        out[i] = total
+        i += 1
+
+
+@dot_rows.rule(CSR)
+def _(rows, low, high, index, first, x, full_x, slot_of, member, out):
+    for i in range(low, high):
+        total = 0.0
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.indices[p]
+            if (member[np.uint64(j) >> np.uint64(6)] >> (np.uint64(j) & np.uint64(63))) & np.uint64(1):
+                total += rows.data[p] * x[slot_of[j]]
+        out[i] = total
+
+
+def reads_whole_rows(rows: Rows, slots: int) -> bool:
+    """Whether `dot_rows` should get x as a full vector: end to end a row is read faster than in jumps, up to a
+    point."""
+    return not isinstance(rows, CSR) and rows.shape[1] <= 32 * slots
+
+
+# --- whole rows ------------------------------------------------------------------------------------------------------
+@generic(fastmath=SUMS)
+def add_rows(rows, low, high, scale, coef, total):
+    """total += the sum of scale·coef[i]·a_i over the rows low <= i < high."""
+
+
+@add_rows.rule(np.ndarray)
+def _(rows, low, high, scale, coef, total):
+    d = total.size
+    for left in range(0, d, TILE):
+        right = min(left + TILE, d)
+        i = low
+        while i + 4 <= high:  # four rows at a time: a quarter of the traffic to `total`
+            c0, c1, c2, c3 = scale * coef[i], scale * coef[i + 1], scale * coef[i + 2], scale * coef[i + 3]
+            for j in range(left, right):
+                total[j] += (c0 * rows[i, j] + c1 * rows[i + 1, j]) + (c2 * rows[i + 2, j] + c3 * rows[i + 3, j])
+            i += 4
+        while i < high:
+            c = scale * coef[i]
+            for j in range(left, right):
+                total[j] += c * rows[i, j]
+            i += 1
+
+
+@add_rows.rule(CSR)
+def _(rows, low, high, scale, coef, total):
+    for i in range(low, high):
+        c = scale * coef[i]
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            total[rows.indices[p]] += c * rows.data[p]
+
+
+@generic(fastmath=FINITE)
+def row_max(rows, i, slot_of):
+    """The largest magnitude of row i outside the kept columns (those with a slot)."""
+
+
+@row_max.rule(np.ndarray)
+def _(rows, i, slot_of):
+    top = 0.0
+    for j in range(rows.shape[1]):
+        top = max(top, abs(rows[i, j]) if slot_of[j] < 0 else 0.0)
+    return top
+
+
+@row_max.rule(CSR)
+def _(rows, i, slot_of):
+    top = 0.0
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        if slot_of[rows.indices[p]] < 0:
+            top = max(top, abs(rows.data[p]))
+    return top
+
+
+@generic(fastmath=SUMS)
+def row_square(rows, i):
+    """The squared norm of row i; not finite if an entry is not."""
+
+
+@row_square.rule(np.ndarray)
+def _(rows, i):
+    total = 0.0
+    for j in range(rows.shape[1]):
+        v = np.float64(rows[i, j])
+        total += v * v
+    return total
+
+
+@row_square.rule(CSR)
+def _(rows, i):
+    total = 0.0
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        v = np.float64(rows.data[p])
+        total += v * v
+    return total
+
+
+@generic
+def row_magnitudes(rows, i, slot_of, out):
+    """Write the magnitudes of row i outside the kept columns to `out`; return how many."""
+
+
+@row_magnitudes.rule(np.ndarray)
+def _(rows, i, slot_of, out):
+    count = 0
+    for j in range(rows.shape[1]):
+        if slot_of[j] < 0:
+            out[count] = abs(rows[i, j])
+            count += 1
+    return count
+
+
+@row_magnitudes.rule(CSR)
+def _(rows, i, slot_of, out):
+    count = 0
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        if slot_of[rows.indices[p]] < 0:
+            out[count] = abs(rows.data[p])
+            count += 1
+    return count
+
+
+@inner
+def select(values, count, r):
+    """The r-th largest of values[:count] (r >= 1), in linear time; reorders the buffer."""
+    low, high, target = 0, count - 1, r - 1
+    while low < high:
+        a, b, c = values[low], values[(low + high) >> 1], values[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if target <= j:
+            high = j
+        elif target >= i:
+            low = i
+        else:
+            break
+    return values[target]

@@ -1,0 +1,441 @@
+r"""The problem: which function is minimised, over which set.
+
+.. math:: \min_x F(x) = \frac1n \sum_i \tilde w_i\, \varphi(a_i\cdot x + \beta_0 + o_i,\, y_i)
+          + \frac{\lambda}{2}\|x\|^2
+          \quad\text{s.t.}\quad x \text{ has at most } k \text{ non-zeros outside the kept columns},\ \|x\| \le \omega
+
+with weights :math:`\tilde w_i = n w_i/\sum w`, offsets :math:`o_i`, and the intercept :math:`\beta_0` (a kept
+coordinate whose column is all ones; it is never stored, never shrunk by the ridge).  Kept columns are outside
+the radius too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import losses
+from ._jit import kernel
+from ._threads import ordered_map
+from ._validate import check_number, check_vector
+from .losses import deriv, value
+from .matrix import (
+    CSR,
+    Rows,
+    add_rows,
+    as_rows,
+    dot_rows,
+    entries,
+    gather,
+    reads_whole_rows,
+    row_magnitudes,
+    row_max,
+    row_square,
+    select,
+)
+from .matrix import shape as shape_of
+from .operators import hard_threshold
+
+BLOCK = 1 << 13  # numbers a block of rows holds in a pass: predictions and sums then meet it in cache
+PART = 1 << 18  # numbers below which a part of the data is not worth a thread
+MOST_PARTS = 16
+
+
+class Slots(NamedTuple):
+    """An iterate on the columns in play: first the intercept (if any), then the kept columns, then k chosen ones.
+
+    With fewer than k non-zeros the chosen slots are padded with columns whose coefficient is zero.
+    """
+
+    column: NDArray[np.int64]  # the column of a slot (the intercept's entry means nothing)
+    x: NDArray[np.float64]
+    slot_of: NDArray[np.int32]  # slot of a column, or -1
+    member: NDArray[np.uint64]  # a bit a column: has it a slot?
+
+
+class Limits(NamedTuple):
+    """What a step has to respect besides the data: the ridge, the radius, the sign, and which slots do not compete."""
+
+    l2: float
+    radius: float
+    positive: bool
+    first: int  # 1 if slot 0 is the intercept
+    kept: int  # the slots that do not compete come first, this many with the intercept
+
+
+class Stage(NamedTuple):
+    """What one pass over the rows gives at a snapshot x̃: all that the steps of a stage need.
+
+    In memory `rows` are all rows and `idx` the draws; elsewhere they are the sampled rows, and `idx` points into them.
+    """
+
+    value: float  # F(x̃)
+    mu: NDArray[np.float64]  # the gradient of the data term on all columns; the ridge is left to the steps
+    mu_ones: float  # the same for the intercept
+    slope: NDArray[np.float64]  # w̃_i φ'(z_i) at z_i = a_i·x̃: the snapshot's part of every later difference
+    rows: Rows
+    y: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    row_max: NDArray[np.float64]  # max |a_ij| over the columns that compete for the k slots
+    idx: NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """Data, loss and constraints, checked and in shape.  Build one with `Problem.create`."""
+
+    rows: Rows
+    y: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    loss: Any
+    l2: float
+    kept: NDArray[np.int64]
+    intercept: bool
+    positive: bool
+    radius: float
+    row_max: NDArray[np.float64]
+    row_square: NDArray[np.float64]
+    kept_square: NDArray[np.float64]
+
+    @classmethod
+    def create(
+        cls,
+        A: Any,
+        y: ArrayLike,
+        *,
+        loss: Any = "squared",
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        l2: float = 0.0,
+        always_keep: ArrayLike | None = None,
+        intercept: bool = False,
+        positive: bool = False,
+        radius: float = math.inf,
+    ) -> Problem:
+        """Check everything, convert what is not in shape, and take the rows' norms in one pass."""
+        loss = losses.resolve(loss)
+        rows = as_rows(A)
+        n, d = shape_of(rows)
+        if n == 0 or d == 0:
+            raise ValueError(f"A must have at least one row and one column, got shape ({n}, {d})")
+        y = check_vector(y, "y", n, "row")
+        losses.check_target(loss, y)
+        weight = _check_weight(sample_weight, n)
+        offset = np.zeros(n) if offset is None else check_vector(offset, "offset", n, "row")
+        l2 = check_number(l2, "l2")
+        radius = check_number(radius, "radius", strict=True, infinite=True)
+        kept = _check_kept(always_keep, d)
+        norms = _row_norms(rows, kept)
+        return cls(rows, y, weight, offset, loss, l2, kept, bool(intercept), bool(positive), radius, *norms)
+
+    @property
+    def n(self) -> int:
+        return self.y.size
+
+    @property
+    def d(self) -> int:
+        return shape_of(self.rows)[1]
+
+    @property
+    def first(self) -> int:
+        """The first slot that is a column: 1 if slot 0 is the intercept."""
+        return int(self.intercept)
+
+    @property
+    def n_kept(self) -> int:
+        """The slots that do not compete: the intercept and the kept columns."""
+        return self.first + self.kept.size
+
+    @functools.cached_property
+    def _parts(self) -> list[tuple[int, int]]:
+        return _parts(self.rows)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.l2, self.radius, self.positive, self.first, self.n_kept)
+
+    # --- iterates ------------------------------------------------------------------------------------------------
+    def slots(self, k: int, x0: ArrayLike | None = None, intercept: float = 0.0) -> Slots:
+        """The starting iterate, Π_ω(H_k(x0)) in slots."""
+        start = np.zeros(self.d) if x0 is None else check_vector(x0, "x0", self.d, "column").copy()
+        on_kept = start[self.kept]
+        start[self.kept] = 0.0
+        if self.positive:
+            np.maximum(start, 0.0, out=start)
+        chosen = start if x0 is None else hard_threshold(start, k, out=start)
+        norm = float(np.linalg.norm(chosen))
+        if norm > self.radius:
+            chosen *= self.radius / norm
+        free = np.ones(self.d, dtype=bool)
+        free[self.kept] = False
+        columns = np.flatnonzero(chosen)
+        if columns.size < k:  # pad with the lowest columns that are free
+            free[columns] = False
+            columns = np.concatenate([columns, np.flatnonzero(free)[: k - columns.size]])
+        index = np.concatenate([np.zeros(self.first, np.int64), self.kept, columns.astype(np.int64)])
+        x = np.concatenate([np.full(self.first, float(intercept)), on_kept, chosen[columns]])
+        slot_of = np.full(self.d, -1, dtype=np.int32)
+        slot_of[index[self.first :]] = np.arange(self.first, index.size, dtype=np.int32)
+        member = np.zeros((self.d + 63) // 64, dtype=np.uint64)
+        taken = index[self.first :]
+        np.bitwise_or.at(member, taken >> 6, np.uint64(1) << (taken & 63).astype(np.uint64))
+        return Slots(index, x, slot_of, member)
+
+    def vector(self, slots: Slots) -> NDArray[np.float64]:
+        """The iterate as a vector of all columns (the intercept is not among them)."""
+        full = np.zeros(self.d)
+        full[slots.column[self.first :]] = slots.x[self.first :]
+        return full
+
+    # --- passes over the data ------------------------------------------------------------------------------------
+    def stage(self, slots: Slots, idx: NDArray[np.int64], reuse: Stage | None = None) -> Stage:
+        """The seam for scale: one pass gives the objective, the full gradient, the slopes and the sampled rows.
+
+        `reuse` is a stage no longer needed, whose arrays may be overwritten.
+        """
+        mu = np.empty(self.d) if reuse is None else reuse.mu
+        slope = np.empty(self.n) if reuse is None else reuse.slope
+        mu[:] = 0.0
+        total, mu_ones = self._sweep(slots, slope, mu)
+        return Stage(
+            total + self.ridge(slots), mu, mu_ones, slope,
+            self.rows, self.y, self.weight, self.offset, self.row_max, idx,
+        )  # fmt: skip
+
+    def objective(self, slots: Slots) -> float:
+        """F at an iterate: a pass over its columns only."""
+        total, _ = self._sweep(slots, np.empty(self.n), np.empty(0))
+        return total + self.ridge(slots)
+
+    def ridge(self, slots: Slots) -> float:
+        if self.l2 == 0.0:  # also where x has overflowed
+            return 0.0
+        with np.errstate(over="ignore"):
+            return 0.5 * self.l2 * float(slots.x[self.first :] @ slots.x[self.first :])
+
+    def _sweep(self, slots: Slots, slope: NDArray[np.float64], mu: NDArray[np.float64]) -> tuple[float, float]:
+        """The mean loss and mean slope; the slopes into `slope` and, unless `mu` is empty, the gradient added to `mu`.
+
+        The parts depend on the data alone and are added in their order: the same bits whatever the number of threads.
+        """
+        rows, parts = self.rows, self._parts
+        full_x = self.vector(slots) if reads_whole_rows(rows, slots.x.size) else np.empty(0)
+        block = max(4, BLOCK // max(1, entries(rows) // self.n) // 4 * 4)
+
+        def part(bounds: tuple[int, int]) -> tuple[float, float, NDArray[np.float64]]:
+            # a single part sums straight into mu; several need sums of their own
+            sums = mu if len(parts) == 1 else np.zeros(mu.size)
+            totals = sweep(
+                rows, bounds[0], bounds[1], block, self.first, *slots, full_x,
+                self.y, self.weight, self.offset, self.loss, 1.0 / self.n, slope, sums,
+            )  # fmt: skip
+            return *totals, sums
+
+        total_loss = total_slope = 0.0
+        for loss_sum, slope_sum, sums in ordered_map(part, parts):
+            total_loss += loss_sum
+            total_slope += slope_sum
+            if sums is not mu:
+                mu += sums
+        return total_loss / self.n, total_slope / self.n
+
+    # --- smoothness ----------------------------------------------------------------------------------------------
+    def smoothness(self, k: int) -> float:
+        """A cheap upper bound on the curvature of every f_i along k-sparse directions (and the kept ones).
+
+        min(‖a_i‖², k‖a_i‖_∞² + ‖a_i[kept]‖²) is within a small factor of max ‖a_i[S]‖², and costs no pass.
+        """
+        norms = np.minimum(self.row_square, k * self.row_max**2 + self.kept_square) + self.first
+        return float(np.max(norms * self._curvature_bounds())) + self.l2
+
+    def restricted_smoothness(self, r: int) -> float:
+        """L_r = max_i w̃_i sup φ''·(‖H_r(a_i)‖² + kept part) + λ, exactly;inf if φ''
+        has no bound."""
+        bound = losses.curvature_bound(self.loss)
+        top = np.empty(self.n)
+        slot_of = np.full(self.d, -1, dtype=np.int32)
+        slot_of[self.kept] = 0
+
+        def part(bounds: tuple[int, int]) -> None:
+            top_squares(self.rows, bounds[0], bounds[1], r, slot_of, np.empty(self.d), top)
+
+        for _ in ordered_map(part, self._parts):
+            pass
+        return float(np.max(self.weight * (top + self.kept_square + self.first))) * bound + self.l2
+
+    def top_eigenvalue(self) -> float:
+        """σ₁(AAᵀ), the largest eigenvalue of AᵀA, with the intercept's column of ones.
+
+        Rounded to ten digits, so that the last bits of a threaded BLAS do not reach the iterates.
+        """
+        n = self.n
+        plain = dataclasses.replace(
+            self, y=np.zeros(n), weight=np.ones(n), offset=np.zeros(n), loss=losses.Squared(), l2=0.0,
+            kept=np.empty(0, np.int64),
+        )  # fmt: skip
+        slots = plain.slots(self.d)
+        size = slots.x.size
+
+        def gram(v: NDArray[np.float64]) -> NDArray[np.float64]:
+            slots.x[:] = np.ravel(v)
+            stage = plain.stage(slots, np.empty((0, 1), np.int64))
+            return n * np.concatenate([np.full(self.first, stage.mu_ones), stage.mu])
+
+        if size <= 16:  # ARPACK wants more than a few columns
+            top = float(np.linalg.eigvalsh(np.array([gram(e) for e in np.eye(size)]))[-1])
+        else:
+            from scipy.sparse.linalg import LinearOperator, eigsh
+
+            start = np.random.default_rng(0).standard_normal(size)  # fixed: a run draws from its own generator only
+            operator = LinearOperator((size, size), matvec=gram, dtype=np.float64)
+            top = float(eigsh(operator, k=1, v0=start, tol=1e-12, return_eigenvectors=False)[0])
+        return float(f"{max(top, 0.0):.10g}")
+
+    def _curvature_bounds(self) -> NDArray[np.float64]:
+        """w̃_i times a bound of φ'' for each row; where φ'' is unbounded, its size around the start and the target."""
+        bound = losses.curvature_bound(self.loss)
+        if math.isfinite(bound):
+            return self.weight * bound
+        return self.weight * start_curvature(self.loss, self.offset, self.y)
+
+
+def _check_weight(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = check_vector(sample_weight, "sample_weight", n, "row")
+    if (weight < 0).any():
+        at = int(np.flatnonzero(weight < 0)[0])
+        raise ValueError(f"sample_weight must not be negative, got {weight[at]:g} at index {at}")
+    largest = weight.max()
+    if largest == 0:
+        raise ValueError("sample_weight must not be all zero: no row would count")
+    scaled = weight / largest  # first, so that the sum cannot overflow
+    return scaled * (n / scaled.sum())
+
+
+def _check_kept(always_keep: ArrayLike | None, d: int) -> NDArray[np.int64]:
+    if always_keep is None:
+        return np.empty(0, np.int64)
+    kept = np.atleast_1d(np.asarray(always_keep))
+    if kept.size == 0:
+        return np.empty(0, np.int64)
+    if kept.dtype == bool:
+        if kept.shape != (d,):
+            raise ValueError(f"always_keep as a mask must have one entry a column ({d}), got shape {kept.shape}")
+        kept = np.flatnonzero(kept)
+    if kept.dtype.kind not in "iu" or kept.ndim != 1:
+        raise ValueError(f"always_keep must be column numbers or a mask of columns, got {always_keep!r}")
+    if kept.size and (kept.min() < 0 or kept.max() >= d):
+        raise ValueError(f"always_keep must be columns between 0 and {d - 1}, got {always_keep!r}")
+    return np.unique(kept).astype(np.int64)
+
+
+def _parts(rows: Rows) -> list[tuple[int, int]]:
+    """Split the rows into parts of equal work: few enough that their sums are cheap to keep and to add."""
+    n, d = shape_of(rows)
+    count = min(MOST_PARTS, max(1, entries(rows) // max(4 * d, PART)))
+    work = np.linspace(0, entries(rows), count + 1)[1:-1].astype(np.int64)
+    cuts = np.searchsorted(rows.indptr, work.astype(rows.indptr.dtype)) if isinstance(rows, CSR) else work // d
+    edges = [0, *(int(cut) // 4 * 4 for cut in cuts), n]
+    return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
+
+
+def _row_norms(
+    rows: Rows, kept: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """(max magnitude outside the kept columns, squared norm, squared norm on the kept columns) of every row."""
+    n, d = shape_of(rows)
+    top, square = np.empty(n), np.empty(n)
+    kept_square = np.zeros(n)
+    slot_of = np.full(d, -1, dtype=np.int32)
+    slot_of[kept] = np.arange(kept.size, dtype=np.int32)
+    member = np.zeros((d + 63) // 64, dtype=np.uint64)
+    np.bitwise_or.at(member, kept >> 6, np.uint64(1) << (kept & 63).astype(np.uint64))
+
+    def part(bounds: tuple[int, int]) -> None:
+        row_norms(rows, bounds[0], bounds[1], kept, slot_of, member, np.empty(kept.size), top, square, kept_square)
+
+    for _ in ordered_map(part, _parts(rows)):
+        pass
+    if not np.isfinite(square).all():
+        _explain_infinite(rows, int(np.flatnonzero(~np.isfinite(square))[0]))
+    return top, square, kept_square
+
+
+def _explain_infinite(rows: Rows, i: int) -> None:
+    if isinstance(rows, CSR):
+        part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
+        columns, values = rows.indices[part], rows.data[part]
+    else:
+        columns, values = np.arange(rows.shape[1]), rows[i]
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        at, what = columns[bad[0]], values[bad[0]]
+        raise ValueError(f"A must be finite, got {what} in row {i}, column {at}; remove or impute it first")
+    raise ValueError(
+        f"A must have rows whose squared norm is a float, but that of row {i} overflows; rescale the columns"
+    )
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+@kernel
+def sweep(
+    rows, low, high, block, first, index, x, slot_of, member, full_x, y, weight, offset, loss, scale, slope, total
+):
+    """One pass over the rows low..high: their loss and slopes, and (unless `total` is empty) the sum of
+    scale·slope_i·a_i."""
+    loss_sum = slope_sum = 0.0
+    constant = x[0] if first else 0.0
+    for start in range(low, high, block):
+        stop = min(start + block, high)
+        dot_rows(rows, start, stop, index, first, x, full_x, slot_of, member, slope)
+        for i in range(start, stop):
+            z = slope[i] + constant + offset[i]
+            slope[i] = weight[i] * deriv(loss, z, y[i])
+            slope_sum += slope[i]
+            if weight[i] > 0.0:  # so that a row of weight zero cannot turn inf into NaN
+                loss_sum += weight[i] * value(loss, z, y[i])
+        if total.size:
+            add_rows(rows, start, stop, scale, slope, total)
+    return loss_sum, slope_sum
+
+
+@kernel
+def row_norms(rows, low, high, kept, slot_of, member, buffer, top, square, kept_square):
+    """The norms of `_row_norms` for the rows low..high."""
+    for i in range(low, high):
+        top[i] = row_max(rows, i, slot_of)
+        square[i] = row_square(rows, i)
+        gather(rows, i, kept, 0, slot_of, member, buffer)
+        for s in range(kept.size):
+            kept_square[i] += buffer[s] * buffer[s]
+
+
+@kernel
+def top_squares(rows, low, high, r, slot_of, buffer, out):
+    """out[i] = ‖H_r(a_i)‖² outside the kept columns, for the rows low..high."""
+    for i in range(low, high):
+        count = row_magnitudes(rows, i, slot_of, buffer)
+        if count > r:
+            select(buffer, count, r)  # moves the r largest to the front
+            count = r
+        out[i] = 0.0
+        for j in range(count):
+            out[i] += buffer[j] * buffer[j]
+
+
+@kernel
+def start_curvature(loss, offset, y):
+    """A size for an unbounded φ'' around the start z = offset: |φ''| + |φ'| (for Poisson at least the target)."""
+    out = np.empty(y.size)
+    for i in range(y.size):
+        out[i] = losses.curvature(loss, offset[i], y[i]) + abs(deriv(loss, offset[i], y[i]))
+    return out

@@ -1,0 +1,114 @@
+"""What a solver returns: the point, how the run ended (with the remedy, if it needs one), and its history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = ("converged", "stage limit", "diverged", "stalled", "stopped", "time limit", "interrupted")
+
+
+class Status(str):
+    """How a run ended: a word (one of ``KINDS``) that carries its message and, where there is one, the remedy.
+
+    >>> status = Status("diverged", "step 3 is above 1/L = 0.39", "try step='auto'")
+    >>> status == "diverged", status.remedy
+    (True, "try step='auto'")
+    """
+
+    message: str
+    remedy: str
+
+    def __new__(cls, kind: str, message: str = "", remedy: str = "") -> Status:
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        self = super().__new__(cls, kind)
+        self.message = message
+        self.remedy = remedy
+        return self
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:  # so that a pickled Result keeps its texts
+        return Status, (str(self), self.message, self.remedy)
+
+    def explain(self) -> str:
+        """One line: what happened and what to do."""
+        return str(self) + (f": {self.message}" if self.message else "") + (f"; {self.remedy}" if self.remedy else "")
+
+
+class History(NamedTuple):
+    """One entry a stage, after the entry of the start; `gradients` and `seconds` count from the start of the run."""
+
+    objective: NDArray[np.float64]
+    gradients: NDArray[np.int64]  # gradients of single rows computed so far
+    seconds: NDArray[np.float64]
+    support_changes: NDArray[np.int64]  # columns that entered during the stage
+    screened: NDArray[np.float64]  # the share of steps that never looked at a whole row
+    step: NDArray[np.float64]  # the step taken in the stage
+
+
+class Record(NamedTuple):
+    """What a solver reports of a stage."""
+
+    objective: float
+    gradients: int  # in this stage
+    support_changes: int
+    screened: float
+    step: float
+    change: float  # of the objective by the stage, even if it was then taken back
+
+
+class Progress(NamedTuple):
+    """What a callback gets after every stage; if it returns something true, the run stops."""
+
+    stage: int
+    objective: float
+    x: NDArray[np.float64]
+    intercept: float
+    support: NDArray[np.intp]
+    gradients: int
+    seconds: float
+    step: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of `minimize`.
+
+    Attributes
+    ----------
+    x : array of shape (d,)
+        The last snapshot; the best one if the run was cut short or went wrong (any status but "converged",
+        "stage limit" and "stopped").
+    intercept : float
+        0.0 unless the problem has one.
+    support : array of int
+        The columns with a non-zero coefficient.
+    objective : float
+        F at x.
+    status : Status
+        A word; ``status.explain()`` says why and what to do.
+    n_stages : int
+        Stages (epochs, iterations) done.
+    history : History
+    """
+
+    x: NDArray[np.float64]
+    intercept: float
+    support: NDArray[np.intp]
+    objective: float
+    status: Status
+    n_stages: int
+    history: History = field(repr=False)
+
+    @property
+    def converged(self) -> bool:
+        return self.status == "converged"
+
+    def __repr__(self) -> str:
+        return (
+            f"Result({self.status.explain()}; objective {self.objective:.6g}, "
+            f"{self.support.size} of {self.x.size} coefficients, {self.n_stages} stages)"
+        )

@@ -1,0 +1,421 @@
+r"""The exact hard-thresholded step in O(k): what every stochastic kernel is made of.
+
+A step is ``b = (1 − ηλ) x − η (Σ_b δ_b a_b + μ)``, ``x = Π_ω(H_k(b))``, with x supported on the slots.  On the
+slots b costs O(k).  Off them, with ``|δ|‖a‖_∞`` summed over the rows of the batch,
+
+.. math:: |b_j| \le \eta\,\bigl(\textstyle\sum_b |\delta_b|\,\|a_b\|_\infty + \max_{j \notin S} |\mu_j|\bigr),
+
+and while that is below every magnitude on the slots, no column can enter: H_k(b) is b on the slots, and the
+step is over. Otherwise `look` computes b on all columns and exchanges those that really win.  Nothing here is
+approximate.
+
+Rounding: the bound is inflated by a few units in the last place, and both sides of every comparison are computed by the
+same expression, so that ties fall to the lower index exactly as in a plain sort.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._jit import FINITE, SUMS, generic, inner
+from ..matrix import CSR, gather, select
+from ..problem import Problem
+
+UNIT = 2.0**-53
+
+# positions in Screen.tally
+LOG, LOOKS, SWAPS, LISTED = 0, 1, 2, 3
+# positions in Screen.edge
+TOP, TAIL, DRIFT, SINCE = 0, 1, 2, 3
+
+
+class Screen(NamedTuple):
+    """What the screen remembers between steps, and room to work in; all arrays belong to one run of a solver."""
+
+    mu: NDArray[np.float64]  # on the slots: the gradient part that all rows share
+    edge: NDArray[np.float64]  # TOP: bound of |mu| off the slots; TAIL: the same for columns not listed
+    # DRIFT, SINCE: how far mu may have moved since TOP and TAIL were found (HT-SAGA; zero elsewhere)
+    tally: NDArray[
+        np.int64
+    ]  # LOG: exchanges so far; LOOKS; SWAPS (both since the last reset); LISTED: length of `listed`
+    listed: NDArray[np.int32]  # CSR: the columns with the largest |mu|, in no order
+    cached: NDArray[Any]  # dense: row i on the slots (no rows: not in use)
+    seen: NDArray[np.int64]  # the LOG position up to which cached[i] is right; -1: never filled
+    log: NDArray[np.int64]  # a ring of the slots last exchanged
+    a: NDArray[np.float64]  # one row on the slots
+    g: NDArray[np.float64]  # the sum of δ_b a_b on the slots
+    delta: NDArray[np.float64]  # δ of each row of the batch
+    total: NDArray[np.float64]  # the sum of δ_b a_b on all columns, for a look
+    touched: NDArray[np.int32]  # CSR: the columns of `total` in use
+    marked: NDArray[np.bool_]  # CSR: is a column touched?
+    new: NDArray[np.int32]  # columns that may enter ...
+    new_b: NDArray[np.float64]  # ... and their b
+    score: NDArray[np.float64]  # room for a selection
+
+
+def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
+    """Room for one run: about 5 d numbers, and (if it draws rows: batch > 0) the rows on the slots, where they
+    are dense
+    and that is at most a quarter of the data."""
+    rows, n, d = problem.rows, problem.n, problem.d
+    sparse = isinstance(rows, CSR)
+    dtype = np.float64 if isinstance(rows, CSR) else rows.dtype
+    caches = not sparse and batch > 0 and 4 * slots <= d
+    return Screen(
+        mu=np.empty(slots),
+        edge=np.zeros(4),
+        tally=np.zeros(4, np.int64),
+        listed=np.empty(min(d, 4 * slots + 64) if sparse else 0, np.int32),
+        cached=np.empty((n if caches else 0, slots), dtype),
+        seen=np.full(n if caches else 0, -1, np.int64),
+        log=np.zeros(slots, np.int64),
+        a=np.ones(slots),
+        g=np.zeros(slots),
+        delta=np.empty(batch),
+        total=np.zeros(d),
+        touched=np.empty(d if sparse else 0, np.int32),
+        marked=np.zeros(d if sparse else 0, np.bool_),
+        new=np.empty(d, np.int32),
+        new_b=np.empty(d),
+        score=np.empty(d),
+    )
+
+
+def forget_rows(screen: Screen) -> None:
+    """After the slots were changed from outside: no remembered row is right any more."""
+    screen.tally[LOG] += screen.log.size
+
+
+# --- a row on the slots ----------------------------------------------------------------------------------------------
+@generic
+def fetch(rows, i, index, first, slot_of, member, cached, seen, log, tally, a):
+    """a = row i on the slots.
+
+    Dense rows are remembered once they have been read.  After an exchange a remembered row is patched in the slots that
+    changed, when it is next drawn: an exchange itself costs nothing, however many rows there are.
+    """
+
+
+@fetch.rule(np.ndarray)
+def _(rows, i, index, first, slot_of, member, cached, seen, log, tally, a):
+    if cached.shape[0] == 0:
+        gather(rows, i, index, first, slot_of, member, a)
+        return
+    now, then = tally[LOG], seen[i]
+    if then < now:
+        if then < 0 or now - then >= log.size:
+            gather(rows, i, index, first, slot_of, member, a)
+            for s in range(a.size):
+                cached[i, s] = a[s]
+        else:
+            for event in range(then, now):
+                s = log[event % log.size]
+                cached[i, s] = rows[i, np.uint64(index[s])]
+        seen[i] = now
+    for s in range(a.size):
+        a[s] = cached[i, s]
+
+
+@fetch.rule(CSR)
+def _(rows, i, index, first, slot_of, member, cached, seen, log, tally, a):
+    gather(rows, i, index, first, slot_of, member, a)
+
+
+@inner(fastmath=SUMS, hot=True)
+def dot(a, x):
+    total = 0.0
+    for s in range(x.size):
+        total += a[s] * x[s]
+    return total
+
+
+# --- the step --------------------------------------------------------------------------------------------------------
+@inner(hot=True)
+def add_row(a, coef, is_first, g):
+    """g = coef · a, or g += coef · a unless it is the first."""
+    if is_first:
+        for s in range(a.size):
+            g[s] = coef * a[s]
+    else:
+        for s in range(a.size):
+            g[s] += coef * a[s]
+
+
+@inner(hot=True)
+def descend(x, g, mu, eta, limits, bound):
+    """b = (1 − ηλ)x − η(g + mu) in place of x; returns how many chosen slots a column off the slots might beat."""
+    shrink = 1.0 - eta * limits.l2
+    intercept = x[0] - eta * (g[0] + mu[0])
+    for s in range(x.size):
+        x[s] = shrink * x[s] - eta * (g[s] + mu[s])
+    if limits.first:
+        x[0] = intercept  # it is not shrunk
+    low = 0
+    # unsigned, so that the compiler knows the indices are not negative and can work on several at once
+    if limits.positive:
+        for s in range(np.uint64(limits.kept), np.uint64(x.size)):
+            low += x[s] <= bound
+            x[s] = max(x[s], 0.0)
+    else:
+        for s in range(np.uint64(limits.kept), np.uint64(x.size)):
+            low += abs(x[s]) <= bound
+    return low
+
+
+@inner
+def count_low(x, kept, bound):
+    """How many chosen slots a column off the slots might beat."""
+    low = 0
+    for s in range(kept, x.size):
+        low += abs(x[s]) <= bound
+    return low
+
+
+@inner(hot=True)
+def project(x, limits):
+    """Π_ω on the chosen slots."""
+    if limits.radius == np.inf:
+        return
+    square = 0.0
+    for s in range(limits.kept, x.size):
+        square += x[s] * x[s]
+    norm = np.sqrt(square)
+    if norm > limits.radius:
+        for s in range(limits.kept, x.size):
+            x[s] *= limits.radius / norm
+
+
+@inner(hot=True)
+def inflated(eta, reach, edge, terms):
+    """The bound on |b| off the slots, beyond doubt in spite of rounding; `terms` is how many products a sum has."""
+    return eta * (reach + edge[TOP] + edge[DRIFT]) * (1.0 + (8 + 4 * terms) * UNIT)
+
+
+# --- the look --------------------------------------------------------------------------------------------------------
+@inner
+def look(rows, idx, t, slots, screen, mu, eta, limits):
+    """Compare b on all columns with the chosen slots, and exchange the losers for the winners."""
+    least = least_score(slots.x, limits.kept)
+    found = contenders(rows, idx, t, slots, screen, mu, eta, limits.positive, least)
+    screen.tally[LOOKS] += 1
+    if found:
+        settle(found, slots, screen, mu, limits.kept)
+        find_top(rows, slots, screen, mu)
+
+
+@inner
+def least_score(x, kept):
+    least = np.inf
+    for s in range(kept, x.size):
+        least = min(least, abs(x[s]))
+    return least
+
+
+@inner
+def settle(found, slots, screen, mu, kept):
+    """Keep the k largest of the chosen slots and the contenders; among equals the lower index."""
+    x = slots.x
+    # the k-th largest score of all, and how many of those that equal it are kept: the ones of lowest index
+    k = x.size - kept
+    for s in range(k):
+        screen.score[s] = abs(x[kept + s])
+    for c in range(found):
+        screen.score[k + c] = abs(screen.new_b[c])
+    cut = select(screen.score, k + found, k)
+    above = ties = 0
+    for s in range(kept, x.size):
+        above += abs(x[s]) > cut
+        ties += abs(x[s]) == cut
+    for c in range(found):
+        above += abs(screen.new_b[c]) > cut
+        ties += abs(screen.new_b[c]) == cut
+    last = mu.size  # the highest index that a tie may have
+    if above + ties > k:
+        ties = 0
+        for s in range(kept, x.size):
+            if abs(x[s]) == cut:
+                screen.score[ties] = -slots.column[s]
+                ties += 1
+        for c in range(found):
+            if abs(screen.new_b[c]) == cut:
+                screen.score[ties] = -screen.new[c]
+                ties += 1
+        last = -int(select(screen.score, ties, k - above))
+    s = kept
+    for c in range(found):
+        j = screen.new[c]
+        if abs(screen.new_b[c]) > cut or (abs(screen.new_b[c]) == cut and j <= last):
+            while abs(x[s]) > cut or (abs(x[s]) == cut and slots.column[s] <= last):
+                s += 1
+            exchange(s, j, slots, screen)
+            x[s] = screen.new_b[c]
+            screen.mu[s] = mu[j]
+            s += 1
+
+
+@inner
+def exchange(s, j, slots, screen):
+    """Give slot s to column j."""
+    one, low_bits = np.uint64(1), np.uint64(63)
+    old = slots.column[s]
+    slots.slot_of[old] = -1
+    slots.member[old >> 6] &= ~(one << (np.uint64(old) & low_bits))
+    slots.column[s] = j
+    slots.slot_of[j] = s
+    slots.member[j >> 6] |= one << (np.uint64(j) & low_bits)
+    screen.log[screen.tally[LOG] % screen.log.size] = s
+    screen.tally[LOG] += 1
+    screen.tally[SWAPS] += 1
+
+
+@generic
+def contenders(rows, idx, t, slots, screen, mu, eta, positive, least):
+    """Write the columns off the slots whose score is at least `least` (and not zero) to screen.new; return how many."""
+
+
+@contenders.rule(np.ndarray)
+def _(rows, idx, t, slots, screen, mu, eta, positive, least):
+    total, slot_of = screen.total, slots.slot_of
+    spread_dense(rows, idx[t], screen.delta, total)
+    if count_high(total, mu, slot_of, eta, least) == 0:
+        return 0
+    found = 0
+    for j in range(mu.size):
+        found = consider(j, -eta * (total[j] + mu[j]), slot_of, screen, positive, least, found)
+    return found
+
+
+@inner(hot=True)
+def consider(j, b, slot_of, screen, positive, least, found):
+    """Enter column j among the contenders if it may win; return how many there are."""
+    if slot_of[j] < 0 and (b if positive else abs(b)) >= least and b != 0.0:
+        screen.new[found] = j
+        screen.new_b[found] = b
+        found += 1
+    return found
+
+
+@inner
+def spread_dense(rows, batch, delta, total):
+    """total = the sum of δ_b a_b."""
+    i, coef = batch[0], delta[0]
+    for j in range(total.size):
+        total[j] = coef * rows[i, j]
+    for b in range(1, batch.size):
+        i, coef = batch[b], delta[b]
+        for j in range(total.size):
+            total[j] += coef * rows[i, j]
+
+
+@inner
+def count_high(total, mu, slot_of, eta, least):
+    """How many columns off the slots score at least `least`: a plain count, which vectorises."""
+    high = 0
+    for j in range(mu.size):
+        high += (abs(eta * (total[j] + mu[j])) >= least) & (slot_of[j] < 0)
+    return high
+
+
+@contenders.rule(CSR)
+def _(rows, idx, t, slots, screen, mu, eta, positive, least):
+    total, touched, marked, slot_of = screen.total, screen.touched, screen.marked, slots.slot_of
+    reached = 0
+    for b in range(idx.shape[1]):
+        i = idx[t, b]
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = rows.indices[p]
+            total[j] += screen.delta[b] * rows.data[p]
+            if not marked[j]:
+                marked[j] = True
+                touched[reached] = j
+                reached += 1
+    found = 0
+    for c in range(reached):
+        j = touched[c]
+        found = consider(j, -eta * (total[j] + mu[j]), slot_of, screen, positive, least, found)
+    # where the rows have no entry b is -eta mu_j: only the columns with the largest |mu| can matter
+    everywhere = eta * (screen.edge[TAIL] + screen.edge[SINCE]) * (1.0 + 8 * UNIT) >= least
+    for c in range(mu.size if everywhere else screen.tally[LISTED]):
+        j = c if everywhere else screen.listed[c]
+        if not marked[j]:
+            found = consider(j, -eta * mu[j], slot_of, screen, positive, least, found)
+    for c in range(reached):
+        total[touched[c]] = 0.0
+        marked[touched[c]] = False
+    return found
+
+
+# --- the largest |mu| off the slots ----------------------------------------------------------------------------------
+@inner
+def begin(rows, slots, screen, mu, mu_ones, first):
+    """Start from a new mu: its values on the slots, and its largest ones off them."""
+    if first:
+        screen.mu[0] = mu_ones
+    for s in range(first, slots.x.size):
+        screen.mu[s] = mu[slots.column[s]]
+    screen.tally[LOOKS] = 0
+    screen.tally[SWAPS] = 0
+    survey(rows, slots, screen, mu)
+
+
+@generic
+def survey(rows, slots, screen, mu):
+    """Find the largest |mu| off the slots afresh, in O(d)."""
+
+
+@survey.rule(np.ndarray)
+def _(rows, slots, screen, mu):
+    screen.edge[DRIFT] = 0.0
+    screen.edge[SINCE] = 0.0
+    find_top(rows, slots, screen, mu)
+
+
+@survey.rule(CSR)
+def _(rows, slots, screen, mu):
+    screen.edge[DRIFT] = 0.0
+    screen.edge[SINCE] = 0.0
+    room = screen.listed.size
+    cut = 0.0
+    if room < mu.size:
+        for j in range(mu.size):
+            screen.score[j] = abs(mu[j])
+        cut = select(screen.score, mu.size, room)
+    listed = 0
+    for j in range(mu.size):
+        if abs(mu[j]) > cut:
+            screen.listed[listed] = j
+            listed += 1
+    screen.tally[LISTED] = listed
+    screen.edge[TAIL] = cut
+    find_top(rows, slots, screen, mu)
+
+
+@generic
+def find_top(rows, slots, screen, mu):
+    """edge[TOP] = the maximum of |mu| off the slots, or a bound of it, without a pass over sparse columns."""
+
+
+@find_top.rule(np.ndarray)
+def _(rows, slots, screen, mu):
+    screen.edge[TOP] = top_dense(mu, slots.slot_of)
+
+
+@inner(fastmath=FINITE)
+def top_dense(mu, slot_of):
+    top = 0.0
+    for j in range(mu.size):
+        top = max(top, abs(mu[j]) if slot_of[j] < 0 else 0.0)
+    return top
+
+
+@find_top.rule(CSR)
+def _(rows, slots, screen, mu):
+    top = screen.edge[TAIL] + screen.edge[SINCE]
+    for c in range(screen.tally[LISTED]):
+        j = screen.listed[c]
+        if slots.slot_of[j] < 0:
+            top = max(top, abs(mu[j]))
+    screen.edge[TOP] = top

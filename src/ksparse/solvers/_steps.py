@@ -1,0 +1,64 @@
+"""The kernel of the stochastic steps: HT-SVRG's, and with mu = 0 and slope = 0 hard-thresholded SGD's (StoIHT)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .._jit import inner, kernel
+from ..losses import deriv
+from ..problem import Problem, Slots, Stage
+from ._screen import Screen, add_row, begin, descend, dot, fetch, inflated, look, project
+
+
+def stage_steps(problem: Problem, stage: Stage, slots: Slots, screen: Screen, eta: float) -> Callable[[int, int], int]:
+    """The steps of a stage as a function of (start, stop), for `Clock.steps`."""
+    limits = problem.limits
+    return lambda start, stop: run_steps(problem.loss, stage, start, stop, eta, limits, slots, screen)
+
+
+@kernel
+def run_steps(loss, stage, start, stop, eta, limits, slots, screen):
+    """Take the steps start..stop of a stage; return the step reached (less than `stop` if the numbers overflowed)."""
+    if start == 0:
+        begin(stage.rows, slots, screen, stage.mu, stage.mu_ones, limits.first)
+    t = start
+    while t < stop:
+        t, must_look = glide(loss, stage, t, stop, eta, limits, slots, screen)
+        if must_look:
+            look(stage.rows, stage.idx, t, slots, screen, stage.mu, eta, limits)
+            project(slots.x, limits)
+            t += 1
+        elif t < stop:
+            break
+    return t
+
+
+@inner
+def glide(loss, stage, start, stop, eta, limits, slots, screen):
+    """Steps in O(k), up to the first that needs a look: then (that step, True), its b on the slots in place of x."""
+    # unpacked here: inside the loop every access to a tuple would cost a reference count
+    rows, idx, y, weight, offset, slope = stage.rows, stage.idx, stage.y, stage.weight, stage.offset, stage.slope
+    row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
+    cached, seen, log, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
+    a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
+    batch = idx.shape[1]
+    share = 1.0 / batch
+    for t in range(start, stop):
+        reach = 0.0
+        for b in range(batch):
+            i = idx[t, b]
+            fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
+            z = dot(a, x) + offset[i]
+            delta = (weight[i] * deriv(loss, z, y[i]) - slope[i]) * share
+            deltas[b] = delta
+            add_row(a, delta, b == 0, g)
+            reach += abs(delta) * row_max[i]
+        if not reach < np.inf:
+            return t, False
+        bound = inflated(eta, reach, edge, batch)
+        if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
+            return t, True
+        project(x, limits)
+    return stop, False

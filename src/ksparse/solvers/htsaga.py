@@ -1,0 +1,258 @@
+"""HT-SAGA: SAGA with hard thresholding (Algorithm 2 of the paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._jit import inner, kernel
+from .._validate import check_count, check_number
+from ..losses import deriv
+from ..matrix import add_rows
+from ..problem import Problem, Slots, Stage
+from ..result import Record
+from ._run import Clock, Overflow, Snapshot
+from ._screen import (
+    DRIFT,
+    LOOKS,
+    SINCE,
+    SWAPS,
+    TAIL,
+    TOP,
+    Screen,
+    add_row,
+    begin,
+    count_low,
+    descend,
+    dot,
+    fetch,
+    find_top,
+    forget_rows,
+    inflated,
+    look,
+    make_screen,
+    project,
+    survey,
+)  # fmt: skip
+from ._stepsize import StepControl, check_step, stochastic_advice, stochastic_step
+
+
+@dataclass(frozen=True)
+class HTSAGA:
+    r"""Hard-thresholded SAGA.
+
+    With a table of the gradients seen last, :math:`\nabla f_i(\phi_i)`, each step draws j and takes
+
+    .. math:: x^{t+1} = H_k\Bigl(x^t - \eta\,\bigl(\nabla f_j(x^t) - \nabla f_j(\phi_j)
+              + \tfrac1n\textstyle\sum_i \nabla f_i(\phi_i)\bigr)\Bigr),
+              \qquad \phi_j \leftarrow x^t,
+
+    the average being over the old table.  The table is n scalars, since every gradient is a multiple of its
+    row; the ridge is not in it but taken exactly.  A step costs O(k): off the support the average is brought up
+    to date only when it could matter.
+
+    Parameters
+    ----------
+    step : float, "auto", "theory" or "spectral"
+        As in `HTSVRG`; with "auto", an epoch that raises the objective is taken back and the table filled anew.
+    epochs : int
+        At most so many, of n steps each.
+    tol, stop_on_divergence
+        As in `HTSVRG`.
+
+    Notes ----- The published condition for its convergence does not hold together (its Lyapunov argument drops
+    a term); the algorithm is sound in practice.
+
+    References
+    ----------
+    Shen & Li, *A Tight Bound of Hard Thresholding*, JMLR 18(208), 2018, Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import HTSAGA, minimize
+    >>> A = np.random.default_rng(0).standard_normal((100, 50))
+    >>> minimize(A, A[:, 3] - 2 * A[:, 7], k=2, solver=HTSAGA(), random_state=0).support
+    array([3, 7])
+    """
+
+    step: float | str = "auto"
+    epochs: int = 100
+    tol: float = 1e-6
+    stop_on_divergence: bool = True
+
+    remedies: ClassVar[dict[str, str]] = {
+        "stalled": "try a smaller step, a larger k, or step='auto'",
+        "stage limit": "allow more epochs, or a larger tol",
+    }
+
+    def __post_init__(self) -> None:
+        check_step(self.step, ("auto", "theory", "spectral"))
+        check_count(self.epochs, "epochs")
+        check_number(self.tol, "tol")
+
+    @property
+    def limit(self) -> int:
+        return self.epochs
+
+    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+        n = problem.n
+        control = StepControl(self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept))
+        screen = make_screen(problem, slots.x.size, 2)
+        table = Table(np.zeros(n), np.zeros(n, np.bool_), np.empty(n, np.int64), np.zeros(1, np.int64))
+        nothing = np.empty((0, 1), np.int64)
+        stage = problem.stage(slots, nothing)
+        fresh = True  # is `stage` the table at the present point?
+        start = Snapshot(slots, stage.value)
+        yield Record(stage.value, n, 0, 1.0, control.eta, math.inf)
+        for _ in range(self.epochs):
+            eta, gradients = control.eta, n
+            idx = rng.integers(0, n, size=n).reshape(n, 1)
+            screen.tally[LOOKS] = screen.tally[SWAPS] = 0
+
+            stage = stage._replace(idx=idx)
+            try:
+                clock.steps(epoch_steps(problem, stage, table, fresh, slots, screen, eta), n)
+                objective = problem.objective(slots)
+            except Overflow:
+                if not control.adaptive:
+                    raise
+                objective = math.inf
+            fresh = False
+            change = objective - start.objective
+            if control.judge(start.objective, change):
+                start.take(objective, slots)
+            else:
+                start.give(slots)
+                forget_rows(screen)
+                stage = problem.stage(slots, nothing, stage)
+                fresh = True
+                gradients += n
+            screened = 1.0 - int(screen.tally[LOOKS]) / n
+            yield Record(start.objective, gradients, int(screen.tally[SWAPS]), screened, eta, abs(change))
+
+    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
+        return stochastic_advice(problem, k, step)
+
+
+class Table(NamedTuple):
+    """The changes of the slopes that the average off the slots does not know yet."""
+
+    change: NDArray[np.float64]
+    waiting: NDArray[np.bool_]  # is the row in the queue?
+    queue: NDArray[np.int64]
+    length: NDArray[np.int64]  # of the queue
+
+
+def epoch_steps(
+    problem: Problem, stage: Stage, table: Table, fresh: bool, slots: Slots, screen: Screen, eta: float
+) -> Callable[[int, int], int]:
+    """The steps of an epoch as a function of (start, stop), for `Clock.steps`."""
+    limits = problem.limits
+    return lambda start, stop: run_saga(
+        problem.loss, stage, table, fresh and start == 0, start, stop, eta, limits, slots, screen
+    )
+
+
+@kernel
+def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen):
+    """Take the steps start..stop of an epoch; return the step reached (less than `stop` if the numbers overflowed)."""
+    rows, mu = stage.rows, stage.mu
+    if fresh:
+        forget(table)
+        begin(rows, slots, screen, mu, stage.mu_ones, limits.first)
+    t = start
+    while t < stop:
+        t, must_look = glide(loss, stage, table, t, stop, eta, limits, slots, screen)
+        if must_look:
+            i, delta, new = stage.idx[t, 0], screen.delta[0], screen.delta[1]
+            catch_up(rows, table, slots, screen, mu)
+            bound = inflated(eta, abs(delta) * stage.row_max[i], screen.edge, 1)
+            if count_low(slots.x, limits.kept, bound) > 0:
+                look(rows, stage.idx, t, slots, screen, mu, eta, limits)
+                fetch(
+                    rows, i, slots.column, limits.first, slots.slot_of, slots.member,
+                    screen.cached, screen.seen, screen.log, screen.tally, screen.a,
+                )  # again, for the columns that entered  # fmt: skip
+            project(slots.x, limits)
+            remember(
+                i, delta, new, stage.slope, stage.row_max, table.change, table.waiting, table.queue, table.length,
+                screen.a, screen.mu, screen.edge,
+            )  # fmt: skip
+            t += 1
+        elif t < stop:
+            break
+    return t
+
+
+@inner
+def glide(loss, stage, table, start, stop, eta, limits, slots, screen):
+    """Steps in O(k), up to the first that needs a look (see HT-SVRG's)."""
+    rows, idx, y, weight, offset, slope = stage.rows, stage.idx, stage.y, stage.weight, stage.offset, stage.slope
+    row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
+    cached, seen, log, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
+    a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
+    change, waiting, queue, length = table
+    for t in range(start, stop):
+        i = idx[t, 0]
+        fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
+        z = dot(a, x) + offset[i]
+        new = weight[i] * deriv(loss, z, y[i])
+        delta = new - slope[i]
+        reach = abs(delta) * row_max[i]
+        if not reach < np.inf:
+            return t, False
+        add_row(a, delta, True, g)
+        bound = inflated(eta, reach, edge, 1)
+        if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
+            deltas[0], deltas[1] = delta, new
+            return t, True
+        project(x, limits)
+        remember(i, delta, new, slope, row_max, change, waiting, queue, length, a, mu, edge)
+    return stop, False
+
+
+@inner(hot=True)
+def remember(i, delta, new, slope, row_max, change, waiting, queue, length, a, slot_mu, edge):
+    """Enter the new slope of row i: on the slots the average follows at once, elsewhere it is queued and bounded."""
+    share = delta / slope.size
+    for s in range(a.size):
+        slot_mu[s] += share * a[s]
+    slope[i] = new
+    change[i] += delta
+    if not waiting[i]:
+        waiting[i] = True
+        queue[length[0]] = i
+        length[0] += 1
+    moved = abs(share) * row_max[i] * (1.0 + 1e-9)  # more than the rounding of this long sum
+    edge[DRIFT] += moved
+    edge[SINCE] += moved
+
+
+@inner
+def forget(table):
+    for q in range(table.length[0]):
+        table.waiting[table.queue[q]] = False
+        table.change[table.queue[q]] = 0.0
+    table.length[0] = 0
+
+
+@inner
+def catch_up(rows, table, slots, screen, mu):
+    """Bring the average up to date on all columns."""
+    share = 1.0 / table.change.size
+    if 2 * table.length[0] > table.change.size:
+        add_rows(rows, 0, table.change.size, share, table.change, mu)
+    else:
+        for q in range(table.length[0]):
+            add_rows(rows, table.queue[q], table.queue[q] + 1, share, table.change, mu)
+    forget(table)
+    screen.edge[DRIFT] = 0.0
+    find_top(rows, slots, screen, mu)
+    if screen.edge[SINCE] > 0.0 and screen.edge[TOP] <= screen.edge[TAIL] + screen.edge[SINCE]:
+        survey(rows, slots, screen, mu)

@@ -1,0 +1,171 @@
+"""PGD: projected gradient descent onto the k-sparse vectors, with the full gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._jit import kernel
+from .._validate import check_count, check_number
+from ..problem import Problem, Slots, Stage
+from ..result import Record
+from ._run import Clock, Snapshot
+from ._screen import SWAPS, consider, descend, least_score, make_screen, project, settle
+from ._stepsize import batch_advice, check_step, inverse
+
+ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower the objective
+NO_ROWS = np.empty((0, 1), np.int64)
+
+
+@dataclass(frozen=True)
+class PGD:
+    r"""Projected gradient descent.
+
+    .. math:: x^{t+1} = \Pi_\omega\bigl(H_k(x^t - \eta \nabla F(x^t))\bigr)
+
+    Parameters
+    ----------
+    step : float, "auto" or "spectral"
+        A number multiplies ∇F.  "spectral" is the paper's 2/σ₁(AAᵀ) on ½‖Ax − y‖², that is 2n/σ₁(AAᵀ) here.
+        "auto" is the Barzilai–Borwein step, halved until the objective falls enough.
+    iterations : int
+        At most so many.
+    tol, stop_on_divergence
+        As in `HTSVRG`.
+
+    References ---------- Jain, Tewari & Kar, *On iterative hard thresholding methods for high-dimensional
+    M-estimation*, NIPS 2014; Barzilai & Borwein, *Two-point step size gradient methods*, IMA Journal of
+    Numerical Analysis 8(1), 1988.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import PGD, minimize
+    >>> A = np.random.default_rng(0).standard_normal((100, 50))
+    >>> minimize(A, A[:, 3] - 2 * A[:, 7], k=2, solver=PGD()).support
+    array([3, 7])
+    """
+
+    step: float | str = "auto"
+    iterations: int = 1000
+    tol: float = 1e-6
+    stop_on_divergence: bool = True
+
+    remedies: ClassVar[dict[str, str]] = {
+        "stalled": "try a smaller step, a larger k, or step='auto'",
+        "stage limit": "allow more iterations, or a larger tol",
+    }
+
+    def __post_init__(self) -> None:
+        check_step(self.step, ("auto", "spectral"))
+        check_count(self.iterations, "iterations")
+        check_number(self.tol, "tol")
+
+    @property
+    def limit(self) -> int:
+        return self.iterations
+
+    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+        if self.step == "auto":
+            return adaptive_descent(problem, slots, clock)
+        spectral = self.step == "spectral"
+        eta = inverse(problem.top_eigenvalue() / problem.n, 2.0) if spectral else float(self.step)
+        return fixed_descent(problem, slots, clock, eta)
+
+    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
+        return batch_advice(problem, step)
+
+
+def fixed_descent(problem: Problem, slots: Slots, clock: Clock, eta: float) -> Iterator[Record]:
+    """Iterations with one step for all."""
+    screen = make_screen(problem, slots.x.size, 0)
+    stage = problem.stage(slots, NO_ROWS)
+    yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
+    while True:
+        changes = batch_step(problem, stage, slots, screen, eta)
+        clock.check()
+        before = stage.value
+        stage = problem.stage(slots, NO_ROWS, stage)
+        yield Record(stage.value, problem.n, changes, 0.0, eta, abs(stage.value - before))
+
+
+def adaptive_descent(problem: Problem, slots: Slots, clock: Clock) -> Iterator[Record]:
+    """Iterations that never raise the objective: Barzilai–Borwein's step, halved until it falls enough."""
+    screen = make_screen(problem, slots.x.size, 0)
+    stage = problem.stage(slots, NO_ROWS)
+    spare = None
+    eta = inverse(problem.smoothness(slots.x.size), 1.0)
+    before = Snapshot(slots, stage.value)
+    yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
+    while True:
+        gradients = 0
+        while True:
+            changes = batch_step(problem, stage, slots, screen, eta)
+            clock.check()
+            trial = problem.stage(slots, NO_ROWS, spare)
+            gradients += problem.n
+            square, product = difference(before.slots, slots, problem.first, stage, trial, problem.l2)
+            wanted = before.objective - ENOUGH * square / (2.0 * eta)
+            if trial.value <= wanted or (square == 0.0 and trial.value <= before.objective):
+                break
+            spare = trial
+            before.give(slots)
+            eta *= 0.5
+            if eta * math.sqrt(square + 1.0) < 1e-300 or square <= 1e-30 * (1.0 + float(slots.x @ slots.x)):
+                # no step lowers the objective: this is a fixed point to rounding
+                trial, changes, square = stage, 0, 0.0
+                break
+        change = abs(trial.value - before.objective)
+        if trial is not stage:
+            spare, stage = stage, trial
+            before.take(stage.value, slots)
+        yield Record(stage.value, gradients, changes, 0.0, eta, change)
+        if square > 0.0:
+            eta = min(max(square / product if product > 0.0 else 2.0 * eta, eta / 10.0), eta * 10.0)
+
+
+def batch_step(problem: Problem, stage: Stage, slots: Slots, screen: Any, eta: float) -> int:
+    """One step from a full gradient; returns how many columns entered."""
+    return threshold_step(stage.mu, stage.mu_ones, eta, problem.limits, slots, screen)
+
+
+def difference(old: Slots, new: Slots, first: int, before: Stage, after: Stage, l2: float) -> tuple[float, float]:
+    """‖Δx‖² and Δx·Δ∇F between two iterates, the intercept included."""
+    columns = np.union1d(old.column[first:], new.column[first:])
+    move = _on(new, columns, first) - _on(old, columns, first)
+    turn = after.mu[columns] - before.mu[columns] + l2 * move
+    square, product = float(move @ move), float(move @ turn)
+    if first:
+        shift = float(new.x[0] - old.x[0])
+        square += shift * shift
+        product += shift * (after.mu_ones - before.mu_ones)
+    return square, product
+
+
+def _on(slots: Slots, columns: Any, first: int) -> Any:
+    at = slots.slot_of[columns]
+    return np.where(at >= 0, slots.x[np.maximum(at, 0)], 0.0)
+
+
+@kernel
+def threshold_step(mu, mu_ones, eta, limits, slots, screen):
+    """x = Π_ω(H_k(x − η∇F)) from the full gradient; returns how many columns entered."""
+    x = slots.x
+    if limits.first:
+        screen.mu[0] = mu_ones
+    for s in range(limits.first, x.size):
+        screen.mu[s] = mu[slots.column[s]]
+    screen.tally[SWAPS] = 0
+    descend(x, screen.g, screen.mu, eta, limits, 0.0)  # g is zero: there are no rows
+    least = least_score(x, limits.kept)
+    found = 0
+    for j in range(mu.size):
+        found = consider(j, -eta * mu[j], slots.slot_of, screen, limits.positive, least, found)
+    if found:
+        settle(found, slots, screen, mu, limits.kept)
+    project(x, limits)
+    return screen.tally[SWAPS]

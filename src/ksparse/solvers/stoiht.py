@@ -1,0 +1,96 @@
+"""StoIHT: hard-thresholded stochastic gradient descent with mini-batches, without variance reduction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .._validate import check_count, check_number
+from ..problem import Problem, Slots, Stage
+from ..result import Record
+from ._run import Clock
+from ._screen import LOOKS, SWAPS, make_screen
+from ._steps import stage_steps
+from ._stepsize import check_step, stochastic_advice, stochastic_step
+
+
+@dataclass(frozen=True)
+class StoIHT:
+    r"""Stochastic iterative hard thresholding.
+
+    .. math:: x^t = H_k\Bigl(x^{t-1} - \eta\, \frac1B \sum_{i \in B_t} \nabla f_i(x^{t-1})\Bigr)
+
+    The gradient's variance does not vanish: with noisy data a fixed step stalls at a floor, which HT-SVRG
+    passes.  That contrast is what it is here for (paper, section 3).
+
+    Parameters
+    ----------
+    step : float, "auto", "theory" or "spectral"
+        As in `HTSVRG`, but "auto" is the fixed step 1/(2L).
+    epochs : int
+        At most so many, of n/batch_size steps each.
+    batch_size : int
+        Rows a step.
+    tol, stop_on_divergence
+        As in `HTSVRG`.
+
+    References ---------- Nguyen, Needell & Woolf, *Linear convergence of stochastic iterative greedy algorithms
+    with sparse constraints*, IEEE Transactions on Information Theory 63(11), 2017, Algorithm 1, with uniform
+    probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import StoIHT, minimize
+    >>> A = np.random.default_rng(0).standard_normal((100, 50))
+    >>> minimize(A, A[:, 3] - 2 * A[:, 7], k=2, solver=StoIHT(batch_size=10), random_state=0).support
+    array([3, 7])
+    """
+
+    step: float | str = "auto"
+    epochs: int = 100
+    batch_size: int = 1
+    tol: float = 1e-6
+    stop_on_divergence: bool = True
+
+    remedies: ClassVar[dict[str, str]] = {
+        "stalled": "its gradients are too noisy to go further: use HTSVRG, larger batches or a smaller step",
+        "stage limit": "allow more epochs, or use HTSVRG",
+    }
+
+    def __post_init__(self) -> None:
+        check_step(self.step, ("auto", "theory", "spectral"))
+        check_count(self.epochs, "epochs")
+        check_count(self.batch_size, "batch_size")
+        check_number(self.tol, "tol")
+
+    @property
+    def limit(self) -> int:
+        return self.epochs
+
+    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+        eta = stochastic_step(self.step, problem, slots.x.size - problem.n_kept)
+        screen = make_screen(problem, slots.x.size, self.batch_size)
+        steps = max(1, problem.n // self.batch_size)
+        nothing = np.zeros(problem.n)
+        objective = problem.objective(slots)
+        yield Record(objective, 0, 0, 1.0, eta, math.inf)
+        for _ in range(self.epochs):
+            idx = rng.integers(0, problem.n, size=(steps, self.batch_size))
+            # a step of HT-SVRG whose snapshot has slope and gradient zero
+            stage = Stage(
+                0.0, np.zeros(problem.d), 0.0, nothing,
+                problem.rows, problem.y, problem.weight, problem.offset, problem.row_max, idx,
+            )  # fmt: skip
+            clock.steps(stage_steps(problem, stage, slots, screen, eta), steps)
+            before, objective = objective, problem.objective(slots)
+            screened = 1.0 - int(screen.tally[LOOKS]) / steps
+            swaps = int(screen.tally[SWAPS])
+            yield Record(objective, steps * self.batch_size, swaps, screened, eta, abs(objective - before))
+
+    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
+        return stochastic_advice(problem, k, step)

@@ -1,0 +1,73 @@
+"""The house: imports point downwards only, and a solver knows neither losses, matrices nor scikit-learn."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import ksparse
+
+ROOT = Path(ksparse.__file__).parent
+
+# a module may import from the layers below its own
+LAYERS = [
+    {"_jit", "_validate", "_threads"},
+    {"operators", "losses", "matrix", "result"},
+    {"problem"},
+    {"solvers"},
+    {"_minimize"},
+]
+FREE = {"_validate": set(), "_jit": set(), "_threads": {"_jit"}}  # inside the lowest layer
+
+
+def imports(path):
+    """(module inside ksparse, names) and outside packages that a file imports at any place."""
+    inside, outside = set(), set()
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            outside |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level == 0:
+                outside.add(node.module.split(".")[0])
+            else:
+                base = parts[: len(parts) - node.level]
+                full = (*base, *(node.module.split(".") if node.module else ()))
+                for alias in node.names:
+                    inside.add((full[0] if full else alias.name, alias.name))
+    return inside, outside
+
+
+FILES = sorted(p for p in ROOT.rglob("*.py") if p.name != "__init__.py" or p.parent != ROOT)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_downwards(path):
+    own = path.relative_to(ROOT).with_suffix("").parts[0]
+    level = next((i for i, layer in enumerate(LAYERS) if own in layer), None)
+    assert level is not None, f"{own} has no place in the house: give it one in LAYERS"
+    inside, outside = imports(path)
+    for module, _ in inside:
+        below = set().union(*LAYERS[:level])
+        assert module == own or module in below or module in FREE.get(own, set()), f"{own} must not import {module}"
+    if own == "solvers":
+        assert "sklearn" not in outside
+        concrete = {"Squared", "Logistic", "Poisson", "Huber", "SquaredHinge"}
+        known = {name for module, name in inside if module == "losses"}
+        assert not known & concrete, "a solver must not know a concrete loss"
+    assert outside <= {"__future__", "numpy", "scipy", "numba", *__import__("sys").stdlib_module_names}
+
+
+def test_modules_stay_small():
+    for path in FILES:
+        assert len(path.read_text().splitlines()) <= 450, f"{path.name} wants splitting"
+
+
+def test_public_names():
+    for name in ksparse.__all__:
+        assert getattr(ksparse, name) is not None
+    assert set(ksparse.__all__) <= set(dir(ksparse))
+    with pytest.raises(AttributeError, match="nothing"):
+        ksparse.nothing  # noqa: B018

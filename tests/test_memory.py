@@ -1,0 +1,56 @@
+"""Lean: the data is not copied, and a run needs little beside it; measured in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+CODE = """
+    import resource
+    import numpy as np
+    from scipy import sparse
+    import ksparse
+
+    def peak():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def make(n, d):
+        rng = np.random.default_rng(0)
+        y = rng.standard_normal(n)
+        if {csr}:
+            indices = np.sort(rng.integers(0, d, size=(n, 50)).astype(np.int32), axis=1).ravel()
+            starts = np.arange(0, 50 * n + 1, 50, dtype=np.int32)
+            X = sparse.csr_array((rng.standard_normal(n * 50), indices, starts), shape=(n, d))
+            X.sum_duplicates()
+            return X, y
+        X = np.empty((n, d))
+        for row in X:
+            row[:] = rng.standard_normal(d)
+        return X, y
+
+    def run(X, y, k):
+        ksparse.minimize(X, y, k, solver={solver}, random_state=0)
+
+    run(*make(300, 200), 3)  # compile, and load all libraries
+    X, y = make({n}, {d})
+    before = peak()
+    run(X, y, {k})
+    print((peak() - before) / 8)
+"""
+SHAPES = [(False, 20_000, 2_000, 20), (False, 1_000, 40_000, 20), (True, 100_000, 200_000, 20)]
+
+
+@pytest.mark.parametrize("solver", ["HTSVRG(stages=3)", "HTSAGA(epochs=3)", "PGD(iterations=3)"])
+@pytest.mark.parametrize(("csr", "n", "d", "k"), SHAPES)
+def test_memory_beyond_the_data(solver, csr, n, d, k):
+    code = textwrap.dedent(CODE.format(solver=f"ksparse.{solver}", csr=csr, n=n, d=d, k=k))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    used = float(done.stdout)
+    size = 50 * n * 1.5 if csr else n * d
+    allowed = min(n * k, size / 4) + 10 * (n + d)
+    interpreter = 2**18  # 2 MB for what Python and the allocator do by themselves
+    assert used <= allowed + interpreter, f"{used:.0f} numbers, allowed {allowed:.0f}"

@@ -1,0 +1,150 @@
+"""Start-up, cache and stale kernels: with real processes, as a user would meet them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import ksparse
+
+PACKAGE = Path(ksparse.__file__).parent
+
+
+def python(code, cache, path=None, **env):
+    """Run code in a fresh interpreter; return what it printed."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), **env}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("numba")
+
+
+def test_import_is_cheap(cache):
+    """At most 0.2 s more than NumPy alone: the best of several, to keep the noise of the machine out."""
+    code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+    numpy, ours = (
+        min(float(python(code.format(name), cache)) for _ in range(5)) for name in ("numpy", "ksparse, numpy")
+    )
+    assert ours - numpy < 0.2
+    heavy = python("import sys, ksparse; print([m for m in ('numba', 'scipy', 'sklearn') if m in sys.modules])", cache)
+    assert heavy.strip() == "[]"
+    operators = (
+        "import sys; from ksparse import hard_threshold; hard_threshold([1.0], 1); print('numba' in sys.modules)"
+    )
+    assert python(operators, cache).strip() == "False"
+
+
+FIRST = """
+    import time
+    import numpy as np
+    import ksparse
+    A = np.random.default_rng(0).standard_normal((50, 30))
+    times = []
+    for _ in range(2):
+        t = time.perf_counter()
+        ksparse.minimize(A, A[:, 0], 3, random_state=0)
+        times.append(time.perf_counter() - t)
+    print(times[0] - times[1])
+"""
+
+
+def test_no_warm_up_in_the_second_process(cache):
+    """Under 0.5 s, and that includes loading numba."""
+    python(FIRST, cache)
+    assert min(float(python(FIRST, cache)) for _ in range(3)) < 0.5
+    loaded = python(
+        FIRST + "    from ksparse.solvers._steps import run_steps\n    print(run_steps._cached.stats)\n", cache
+    )
+    assert "cache_misses=defaultdict(<class 'int'>, {})" in loaded.replace("\n", "") or "cache_misses={}" in loaded, (
+        loaded
+    )
+
+
+def test_an_edited_loss_gives_new_numbers(tmp_path):
+    """Numba alone would go on with the old loss: it looks at the kernel's file only."""
+    shutil.copytree(PACKAGE, tmp_path / "ksparse", ignore=shutil.ignore_patterns("__pycache__"))
+    code = f"""
+        import numpy as np
+        import ksparse
+        assert ksparse.__file__.startswith({str(tmp_path)!r}), ksparse.__file__
+        r = ksparse.minimize(np.eye(4), np.arange(4.0), 4, solver=ksparse.PGD(step=1.0, iterations=1))
+        print(r.history.objective[0])
+    """
+    cache = tmp_path / "cache"
+    before = float(python(code, cache, path=tmp_path))
+    assert before == 14 / 8
+    losses = tmp_path / "ksparse" / "losses.py"
+    text = losses.read_text()
+    assert "return 0.5 * (z - y) * (z - y)" in text
+    losses.write_text(text.replace("return 0.5 * (z - y) * (z - y)", "return 2.0 * (z - y) * (z - y)"))
+    assert float(python(code, cache, path=tmp_path)) == 4 * before
+    losses.write_text(text)
+    assert float(python(code, cache, path=tmp_path)) == before
+
+
+def test_a_foreign_loss_never_enters_the_cache(tmp_path):
+    """Two processes, two losses of the same name: each gets its own numbers."""
+    code = """
+        from typing import NamedTuple
+        import numpy as np
+        import ksparse
+        from ksparse.losses import curvature, curvature_bound, deriv, value
+        class Mine(NamedTuple):
+            pass
+        @value.rule(Mine)
+        def _(loss, z, y): return {0} * (z - y) ** 2
+        @deriv.rule(Mine)
+        def _(loss, z, y): return 2 * {0} * (z - y)
+        @curvature.rule(Mine)
+        def _(loss, z, y): return 2.0 * {0}
+        @curvature_bound.rule(Mine)
+        def _(loss): return 2.0 * {0}
+        r = ksparse.minimize(np.eye(4), np.arange(4.0), 4, loss=Mine(), solver=ksparse.PGD(step=1.0, iterations=1))
+        print(r.history.objective[0])
+    """
+    assert float(python(code.format(1.0), tmp_path)) == 14 / 4
+    assert float(python(code.format(3.0), tmp_path)) == 3 * 14 / 4
+
+
+def test_it_works_where_nothing_can_be_written(tmp_path):
+    """No cache directory: slower, but no error."""
+    (tmp_path / "blocked").write_text("a file, where a folder would have to be")
+    code = """
+        import numpy as np
+        from numba.core import caching
+        caching.InTreeCacheLocator.from_function = caching.UserWideCacheLocator.from_function = lambda *a: None
+        import ksparse
+        print(ksparse.hard_threshold([1.0, 2.0], 1), ksparse.minimize(np.eye(3), np.ones(3), 1, random_state=0).support)
+    """
+    assert "[0]" in python(code, tmp_path / "blocked" / "cache")
+
+
+def test_the_same_code_runs_without_compilation(tmp_path):
+    """NUMBA_DISABLE_JIT=1: the kernels as plain Python give the same result."""
+    code = """
+        import numpy as np
+        from scipy import sparse
+        import ksparse
+        rng = np.random.default_rng(0)
+        A = rng.standard_normal((30, 20)) * (rng.random((30, 20)) < 0.5)
+        y = np.sign(A[:, 0] - A[:, 1] + 0.1)
+        for X in (A, sparse.csr_array(A)):
+            for solver in (ksparse.HTSVRG(stages=3, m=40), ksparse.HTSAGA(epochs=3), ksparse.PGD(iterations=5)):
+                r = ksparse.minimize(X, y, 4, loss="logistic", solver=solver, intercept=True, random_state=0)
+                print(*(f"{v:.9f}" for v in r.x))
+    """
+    assert python(code, tmp_path) == python(code, tmp_path, NUMBA_DISABLE_JIT="1")

@@ -1,0 +1,235 @@
+"""Replay: every solver gives the iterates of a plain NumPy loop fed the same draws, to 1e-9, through many
+support changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from scipy import sparse
+
+from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
+
+LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+LAYOUTS = {
+    "dense": lambda A: A,
+    "dense32": lambda A: A.astype(np.float32),
+    "csr": sparse.csr_array,
+    "csr64": lambda A: _wide(sparse.csr_array(A)),
+    "csr32": lambda A: sparse.csr_array(A.astype(np.float32)),
+}
+
+
+def _wide(A):
+    A.indices, A.indptr = A.indices.astype(np.int64), A.indptr.astype(np.int64)
+    return A
+
+
+def make_data(loss, seed, n=40, d=90, ties=False):
+    """Sparse rows (so that CSR is not dense in disguise), with a planted model."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4) / 3
+    if ties:  # whole numbers and repeated columns: exact ties in every look
+        A = np.round(3 * A)
+        A[:, d // 2 :] = A[:, : d - d // 2]
+    A = A.astype(np.float32).astype(np.float64)
+    z = A[:, :8] @ rng.standard_normal(8) + 0.3 * rng.standard_normal(n)
+    if loss in ("logistic", "squared_hinge"):
+        y = np.where(z > np.median(z), 1.0, -1.0)
+    elif loss == "poisson":
+        y = rng.poisson(np.exp(np.clip(z, -3, 1.5))).astype(float)
+    else:
+        y = np.round(z * 4) if ties else z
+    return A, y
+
+
+SETTINGS = {
+    "plain": {},
+    "weights": {"weight": True},
+    "ridge": {"l2": 0.05},
+    "radius": {"radius": 0.4},
+    "kept": {"kept": (2, 5, 60)},
+    "intercept": {"intercept": True, "offset": True},
+    "positive": {"positive": True},
+    "all": {
+        "weight": True,
+        "l2": 0.1,
+        "radius": 1.0,
+        "kept": (2, 60),
+        "intercept": True,
+        "positive": True,
+        "offset": True,
+    },
+}
+RUNS = {
+    # solver with a step, its oracle; the steps are large, so that supports churn
+    "ht-svrg": (
+        lambda eta: HTSVRG(step=eta, m=60, stages=5, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.ht_svrg(p, eta, 60, 5, s),
+    ),
+    "ht-svrg-random": (
+        lambda eta: HTSVRG(step=eta, m=60, stages=8, output="random", tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.ht_svrg(p, eta, 60, 8, s, output="random"),
+    ),
+    "ht-svrg-batch": (
+        lambda eta: HTSVRG(step=eta, m=40, stages=5, batch_size=3, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.ht_svrg(p, eta, 40, 5, s, batch_size=3),
+    ),
+    "ht-saga": (
+        lambda eta: HTSAGA(step=eta, epochs=8, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.ht_saga(p, eta, 8, s),
+    ),
+    "stoiht": (
+        lambda eta: StoIHT(step=eta, epochs=5, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.stoiht(p, eta, 5, s),
+    ),
+    "stoiht-batch": (
+        lambda eta: StoIHT(step=eta, epochs=20, batch_size=4, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.stoiht(p, eta, 20, s, batch_size=4),
+    ),
+    "pgd": (
+        lambda eta: PGD(step=3 * eta, iterations=60, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.pgd(p, 3 * eta, 60),
+    ),
+}
+ETA = {"squared": 0.4, "logistic": 4.0, "poisson": 0.1, "huber": 0.4, "squared_hinge": 0.1}
+
+
+def replay(run, A, y, k, loss, eta, seed, setting):
+    """Run both; return (ours, oracle's, support changes), snapshot by snapshot."""
+    setting = dict(setting)
+    rng = np.random.default_rng(seed + 1)
+    weight = rng.random(y.size) * (rng.random(y.size) < 0.9) if setting.pop("weight", False) else None
+    offset = 0.2 * rng.standard_normal(y.size) if setting.pop("offset", False) else None
+    make, plain = RUNS[run]
+    kept = setting.pop("kept", ())
+    ours = []
+    result = minimize(
+        A, y, k, loss=loss, solver=make(eta), random_state=seed, sample_weight=weight, offset=offset,
+        always_keep=list(kept), callback=lambda p: ours.append(np.append(p.x, p.intercept)), **setting,
+    )  # fmt: skip
+    p = oracle.Plain(A, y, k, loss=loss, weight=weight, offset=offset, kept=kept, **setting)
+    theirs = plain(p, eta, seed)
+    if not p.kept[-1] or p.A.shape[1] == p.d:
+        theirs = [np.append(x, 0.0) for x in theirs]
+    objectives = [p.objective(x if p.A.shape[1] > p.d else x[:-1]) for x in theirs]
+    np.testing.assert_allclose(result.history.objective, objectives, rtol=1e-9, atol=1e-12)
+    return ours, theirs[1:], int(result.history.support_changes.sum())
+
+
+def assert_same(ours, theirs):
+    assert len(ours) == len(theirs)
+    for stage, (x, z) in enumerate(zip(ours, theirs, strict=True), 1):
+        assert np.max(np.abs(x - z)) <= 1e-9 * max(1e-3, np.max(np.abs(z))), f"stage {stage}"
+        np.testing.assert_array_equal(np.flatnonzero(x), np.flatnonzero(z))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("run", RUNS)
+def test_replay(run, layout, loss, setting):
+    changes = 0
+    eta = ETA[loss] * {"ht-svrg-batch": 3.0, "stoiht-batch": 2.0}.get(run, 1.0)
+    for seed in range(3):
+        A, y = make_data(loss, seed)
+        ours, theirs, swaps = replay(run, LAYOUTS[layout](A), y, 8, loss, eta, seed, SETTINGS[setting])
+        assert_same(ours, theirs)
+        changes += swaps
+    # the full gradient soon settles; test_replay_through_a_thousand_support_changes keeps it from doing so
+    assert changes >= (10 if run == "pgd" else 40), "too few support changes to prove anything"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("run", ["ht-svrg", "ht-saga"])
+def test_replay_all_losses_and_layouts(run, layout, loss):
+    A, y = make_data(loss, 7)
+    assert_same(*replay(run, LAYOUTS[layout](A), y, 6, loss, ETA[loss], 7, SETTINGS["intercept"])[:2])
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("run", RUNS)
+def test_replay_with_ties(run, layout, positive):
+    """Whole numbers, repeated columns, a step that is a power of two: many exact ties, all to the lower index."""
+    for seed in range(4):
+        A, y = make_data("squared", seed, n=16, ties=True)
+        eta = 2.0**-6 if run != "pgd" else 2.0**-5
+        assert_same(*replay(run, LAYOUTS[layout](A), y, 5, "squared", eta, seed, {"positive": positive})[:2])
+
+
+@pytest.mark.parametrize("k", [1, 23, 89, 90])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("run", RUNS)
+def test_replay_from_one_to_all_columns(run, layout, k):
+    A, y = make_data("squared", 3)
+    assert_same(*replay(run, LAYOUTS[layout](A), y, k, "squared", 0.1, 3, {})[:2])
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("run", ["ht-svrg", "ht-saga", "stoiht", "pgd"])
+def test_replay_through_a_thousand_support_changes(run, layout):
+    """A step far too large, held by a radius: supports never settle, remembered rows are patched again and again."""
+    rng = np.random.default_rng(5)
+    A = rng.standard_normal((30, 400)) * (rng.random((30, 400)) < 0.5) / 5
+    y = A[:, :20] @ rng.standard_normal(20) + rng.standard_normal(30)
+    eta = {"ht-svrg": 5.0, "ht-saga": 5.0, "stoiht": 5.0, "pgd": 200.0}[run]
+    ours, theirs, changes = replay(run, LAYOUTS[layout](A), y, 20, "squared", eta, 5, {"radius": 1.0})
+    assert changes >= (400 if run == "pgd" else 1000)  # pgd takes 60 steps, the others 150 to 300
+    assert_same(ours, theirs)
+
+
+def test_replay_of_iht():
+    A, y = make_data("squared", 2)
+    A = A / np.linalg.norm(A, 2)
+    seen = []
+    minimize(A, y, 6, solver=IHT(iterations=50, tol=0, stop_on_divergence=False), callback=lambda p: seen.append(p.x))
+    theirs = oracle.pgd(oracle.Plain(A, y, 6), float(y.size), 50)
+    for x, z in zip(seen, theirs[1:], strict=True):
+        np.testing.assert_allclose(x, z, rtol=0, atol=1e-9 * np.abs(z).max())
+
+
+def test_a_start_is_thresholded_and_projected():
+    A, y = make_data("squared", 4)
+    x0 = np.random.default_rng(4).standard_normal(90)
+    for run in ("ht-svrg", "ht-saga", "stoiht", "pgd"):
+        make, _ = RUNS[run]
+        seen = []
+        minimize(A, y, 6, x0=x0, radius=0.7, solver=make(0.1), random_state=4, callback=lambda p, s=seen: s.append(p.x))
+        p = oracle.Plain(A, y, 6, radius=0.7)
+        plain = {
+            "ht-svrg": lambda p=p: oracle.ht_svrg(p, 0.1, 60, 5, 4, x0),
+            "ht-saga": lambda p=p: oracle.ht_saga(p, 0.1, 8, 4, x0),
+            "stoiht": lambda p=p: oracle.stoiht(p, 0.1, 5, 4, x0),
+            "pgd": lambda p=p: oracle.pgd(p, 0.3, 60, x0),
+        }[run]
+        assert_same(seen, plain()[1:])
+
+
+def test_the_automatic_step_replays_from_its_history():
+    """A rejected stage leaves the snapshot; the draws go on.  The steps in the history are all that a replay needs."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, t = load_breast_cancer(return_X_y=True)
+    X, y = X[:100, :12], np.where(t[:100] == 1, 1.0, -1.0)
+    seen = []
+    solver = HTSVRG(m=200, stages=25, tol=0, stop_on_divergence=False)
+    result = minimize(X, y, 3, loss="logistic", solver=solver, random_state=1, callback=lambda p: seen.append(p.x))
+    p = oracle.Plain(X, y, 3, loss="logistic")
+    rng = np.random.default_rng(1)
+    x = p.start()
+    rejected = 0
+    for stage, eta in enumerate(result.history.step[1:]):
+        idx = rng.integers(0, p.n, size=200)
+        old, z = p.slopes(x), x
+        mu = p.A.T @ old / p.n
+        for i in idx:
+            z = p.project(z - eta * ((p.slopes(z, [i])[0] - old[i]) * p.A[i] + mu))
+        if p.objective(z) <= p.objective(x) * (1 + 1e-9):
+            x = z
+        else:
+            rejected += 1
+        np.testing.assert_allclose(seen[stage], x, rtol=1e-7, atol=1e-12)
+    assert rejected > 0
+    assert (np.diff(result.history.objective) <= 1e-9).all()

@@ -1,0 +1,122 @@
+"""Rows: what is in shape is not copied, what is not is converted once, and all layouts give the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from ksparse import HTSVRG, minimize
+from ksparse.matrix import CSR, as_rows
+from ksparse.problem import Problem
+
+
+@pytest.fixture(scope="module")
+def A():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((60, 25)) * (rng.random((60, 25)) < 0.5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_is_in_shape_is_not_copied(A, dtype):
+    dense = A.astype(dtype)
+    dense.flags.writeable = False
+    assert np.shares_memory(as_rows(dense), dense)
+    for index in (np.int32, np.int64):
+        csr = sparse.csr_array(A.astype(dtype))
+        csr.indices, csr.indptr = csr.indices.astype(index), csr.indptr.astype(index)
+        rows = as_rows(csr)
+        for part, theirs in ((rows.data, csr.data), (rows.indices, csr.indices), (rows.indptr, csr.indptr)):
+            assert np.shares_memory(part, theirs)
+
+
+def test_every_container_gives_the_same_result(A):
+    y = A[:, 1] - A[:, 4]
+    want = minimize(A, y, 3, random_state=0)
+    doubled = sparse.coo_array(
+        (np.concatenate([A[A != 0] / 2] * 2), [np.concatenate([i, i]) for i in np.nonzero(A)]), shape=A.shape
+    )
+    unsorted = sparse.csr_array(A)
+    for i in range(60):
+        part = slice(unsorted.indptr[i], unsorted.indptr[i + 1])
+        unsorted.indices[part] = unsorted.indices[part][::-1]
+        unsorted.data[part] = unsorted.data[part][::-1]
+    unsorted.has_sorted_indices = False
+    before = unsorted.indices.copy()
+    others = {
+        "fortran": np.asfortranarray(A),
+        "list": A.tolist(),
+        "strided": np.repeat(A, 2, axis=1)[:, ::2],
+        "dataframe": pd.DataFrame(A),
+        "sparse dataframe": pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(A)),
+        "csr": sparse.csr_matrix(A),
+        "csr_array": sparse.csr_array(A),
+        "csc": sparse.csc_array(A),
+        "coo with duplicates": doubled,
+        "lil": sparse.lil_array(A),
+        "unsorted csr": unsorted,
+    }
+    for name, other in others.items():
+        got = minimize(other, y, 3, random_state=0)
+        np.testing.assert_allclose(got.x, want.x, rtol=0, atol=1e-10, err_msg=name)
+    np.testing.assert_array_equal(unsorted.indices, before)  # the caller's matrix is left alone
+    ints = np.round(A).astype(np.int64)
+    a, b = (minimize(X, y, 3, random_state=0).x for X in (ints, ints.astype(float)))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_explicit_zeros_and_empty_rows():
+    csr = sparse.csr_array((np.array([1.0, 0.0, 2.0]), np.array([0, 1, 2]), np.array([0, 2, 2, 3])), shape=(3, 4))
+    y = np.array([1.0, 0.0, 4.0])
+    np.testing.assert_allclose(minimize(csr, y, 2, random_state=0).x, minimize(csr.toarray(), y, 2, random_state=0).x)
+
+
+def test_a_broken_csr_is_refused():
+    csr = sparse.csr_array(np.eye(3))
+    csr.indices = np.array([0, 1, 7], dtype=csr.indices.dtype)
+    with pytest.raises(ValueError, match="ind"):
+        as_rows(csr)
+
+
+def test_full_gradient_in_many_parts_is_the_same_for_any_number_of_threads(monkeypatch):
+    from ksparse import _jit
+
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((5000, 300))
+    y = A[:, 0] + rng.standard_normal(5000)
+    for X in (A, sparse.random_array((30000, 400), density=0.1, format="csr", rng=rng)):
+        y = rng.standard_normal(X.shape[0])
+        results = []
+        for threads in (1, 2, 5):
+            monkeypatch.setattr(_jit.numba.config, "NUMBA_NUM_THREADS", threads)
+            problem = Problem.create(X, y)
+            assert len(problem._parts) > 2
+            stage = problem.stage(problem.slots(20, rng.permutation(X.shape[1]) * 0 + np.arange(X.shape[1])), None)
+            results.append((stage.value, stage.mu.tobytes(), stage.slope.tobytes()))
+            run = minimize(X, y, 5, solver=HTSVRG(stages=2, m=2000), random_state=3)
+            results[-1] += (run.x.tobytes(), run.objective)
+        assert results[0] == results[1] == results[2]
+        x = np.zeros(X.shape[1])
+        x[-20:] = np.arange(X.shape[1])[-20:]
+        np.testing.assert_allclose(np.frombuffer(results[0][1]), X.T @ (X @ x - y) / X.shape[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_norms(A, layout):
+    X = A if layout == "dense" else sparse.csr_array(A)
+    kept = [3, 20]
+    problem = Problem.create(X, np.ones(60), always_keep=kept)
+    rest = np.delete(A, kept, axis=1)
+    np.testing.assert_allclose(problem.row_max, np.abs(rest).max(axis=1))
+    np.testing.assert_allclose(problem.row_square, (A**2).sum(axis=1))
+    np.testing.assert_allclose(problem.kept_square, (A[:, kept] ** 2).sum(axis=1))
+    for r in (1, 4, 23):
+        top = np.sort(rest**2, axis=1)[:, ::-1][:, :r].sum(axis=1)
+        np.testing.assert_allclose(problem.restricted_smoothness(r), (top + problem.kept_square).max())
+        assert problem.smoothness(r) >= problem.restricted_smoothness(r) * (1 - 1e-12)
+
+
+def test_the_types():
+    assert isinstance(as_rows(sparse.eye_array(3)), CSR)
+    assert isinstance(as_rows(np.eye(3)), np.ndarray)
