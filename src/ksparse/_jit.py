@@ -19,6 +19,7 @@ import numba as _numba
 import numpy as np
 from numba.core import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime import rtsys
 from numba.extending import overload
 
 numba: Any = _numba  # its type stubs lack half of what is used here
@@ -51,6 +52,18 @@ class _DigestCache(FunctionCache):
         super().__init__(py_func)
         base = f"{self._impl.filename_base}.{source_digest()}"
         self._cache_file = IndexDataCacheFile(self._cache_path, base, source_digest())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load compiled code without what only compiling needs.
+
+        Numba first refreshes its registries, for which it imports all of its library and SciPy's BLAS: 0.35 s,
+        half of the time that a process needs to its first result.  Finished code asks for the
+        reference-counting runtime only; a kernel that is not in the cache is compiled as usual, and that
+        refreshes.
+        """
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 class Kernel:

@@ -201,8 +201,7 @@ def look(rows, idx, t, slots, screen, mu, eta, limits):
     least = least_score(slots.x, limits.kept)
     found = contenders(rows, idx, t, slots, screen, mu, eta, limits.positive, least)
     screen.tally[LOOKS] += 1
-    if found:
-        settle(found, slots, screen, mu, limits.kept)
+    if found and settle(found, slots, screen, mu, limits.kept):
         find_top(rows, slots, screen, mu)
 
 
@@ -216,59 +215,70 @@ def least_score(x, kept):
 
 @inner
 def settle(found, slots, screen, mu, kept):
-    """Keep the k largest of the chosen slots and the contenders; among equals the lower index."""
-    x = slots.x
+    """Keep the k largest of the chosen slots and the contenders; among equals the lower index.
+
+    Follows edge[TOP] too, and returns whether the column that it was the |mu| of has entered: then it must be
+    found anew.
+    """
+    x, column = slots.x, slots.column
+    new, new_b, score, slot_mu = screen.new, screen.new_b, screen.score, screen.mu
     # the k-th largest score of all, and how many of those that equal it are kept: the ones of lowest index
     k = x.size - kept
     for s in range(k):
-        screen.score[s] = abs(x[kept + s])
+        score[s] = abs(x[kept + s])
     for c in range(found):
-        screen.score[k + c] = abs(screen.new_b[c])
-    cut = select(screen.score, k + found, k)
+        score[k + c] = abs(new_b[c])
+    cut = select(score, k + found, k)
     above = ties = 0
     for s in range(kept, x.size):
         above += abs(x[s]) > cut
         ties += abs(x[s]) == cut
     for c in range(found):
-        above += abs(screen.new_b[c]) > cut
-        ties += abs(screen.new_b[c]) == cut
+        above += abs(new_b[c]) > cut
+        ties += abs(new_b[c]) == cut
     last = mu.size  # the highest index that a tie may have
     if above + ties > k:
         ties = 0
         for s in range(kept, x.size):
             if abs(x[s]) == cut:
-                screen.score[ties] = -slots.column[s]
+                score[ties] = -column[s]
                 ties += 1
         for c in range(found):
-            if abs(screen.new_b[c]) == cut:
-                screen.score[ties] = -screen.new[c]
+            if abs(new_b[c]) == cut:
+                score[ties] = -new[c]
                 ties += 1
-        last = -int(select(screen.score, ties, k - above))
+        last = -int(select(score, ties, k - above))
+    top = screen.edge[TOP]
+    stale = False
     s = kept
     for c in range(found):
-        j = screen.new[c]
-        if abs(screen.new_b[c]) > cut or (abs(screen.new_b[c]) == cut and j <= last):
-            while abs(x[s]) > cut or (abs(x[s]) == cut and slots.column[s] <= last):
+        j = new[c]
+        if abs(new_b[c]) > cut or (abs(new_b[c]) == cut and j <= last):
+            while abs(x[s]) > cut or (abs(x[s]) == cut and column[s] <= last):
                 s += 1
-            exchange(s, j, slots, screen)
-            x[s] = screen.new_b[c]
-            screen.mu[s] = mu[j]
+            stale |= abs(mu[j]) >= top
+            top = max(top, abs(mu[column[s]]))
+            exchange(s, j, column, slots.slot_of, slots.member, screen.log, screen.tally)
+            x[s] = new_b[c]
+            slot_mu[s] = mu[j]
             s += 1
+    screen.edge[TOP] = top
+    return stale
 
 
-@inner
-def exchange(s, j, slots, screen):
+@inner(hot=True)
+def exchange(s, j, column, slot_of, member, log, tally):
     """Give slot s to column j."""
     one, low_bits = np.uint64(1), np.uint64(63)
-    old = slots.column[s]
-    slots.slot_of[old] = -1
-    slots.member[old >> 6] &= ~(one << (np.uint64(old) & low_bits))
-    slots.column[s] = j
-    slots.slot_of[j] = s
-    slots.member[j >> 6] |= one << (np.uint64(j) & low_bits)
-    screen.log[screen.tally[LOG] % screen.log.size] = s
-    screen.tally[LOG] += 1
-    screen.tally[SWAPS] += 1
+    old = column[s]
+    slot_of[old] = -1
+    member[old >> 6] &= ~(one << (np.uint64(old) & low_bits))
+    column[s] = j
+    slot_of[j] = s
+    member[j >> 6] |= one << (np.uint64(j) & low_bits)
+    log[tally[LOG] % log.size] = s
+    tally[LOG] += 1
+    tally[SWAPS] += 1
 
 
 @generic
@@ -278,23 +288,46 @@ def contenders(rows, idx, t, slots, screen, mu, eta, positive, least):
 
 @contenders.rule(np.ndarray)
 def _(rows, idx, t, slots, screen, mu, eta, positive, least):
-    total, slot_of = screen.total, slots.slot_of
-    spread_dense(rows, idx[t], screen.delta, total)
-    if count_high(total, mu, slot_of, eta, least) == 0:
-        return 0
+    spread_dense(rows, idx[t], screen.delta, screen.total)
+    return scan(screen.total, mu, slots.slot_of, screen.new, screen.new_b, eta, positive, least)
+
+
+@contenders.rule(CSR)
+def _(rows, idx, t, slots, screen, mu, eta, positive, least):
+    # plain arrays in the loops: every access to a tuple would cost a reference count
+    total, touched, marked, slot_of = screen.total, screen.touched, screen.marked, slots.slot_of
+    new, new_b, delta, listed = screen.new, screen.new_b, screen.delta, screen.listed
+    data, indices, indptr = rows.data, rows.indices, rows.indptr
+    reached = 0
+    for b in range(idx.shape[1]):
+        i = idx[t, b]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            total[j] += delta[b] * data[p]
+            if not marked[j]:
+                marked[j] = True
+                touched[reached] = j
+                reached += 1
+    # where the rows have no entry, b is -eta mu_j: only the columns with the largest |mu| can matter
     found = 0
-    for j in range(mu.size):
-        found = consider(j, -eta * (total[j] + mu[j]), slot_of, screen, positive, least, found)
-    return found
-
-
-@inner(hot=True)
-def consider(j, b, slot_of, screen, positive, least, found):
-    """Enter column j among the contenders if it may win; return how many there are."""
-    if slot_of[j] < 0 and (b if positive else abs(b)) >= least and b != 0.0:
-        screen.new[found] = j
-        screen.new_b[found] = b
-        found += 1
+    if eta * (screen.edge[TAIL] + screen.edge[SINCE]) * (1.0 + 8 * UNIT) >= least:
+        found = scan(total, mu, slot_of, new, new_b, eta, positive, least)
+    else:
+        for c in range(screen.tally[LISTED]):
+            if not marked[listed[c]]:
+                marked[listed[c]] = True
+                touched[reached] = listed[c]
+                reached += 1
+        for c in range(reached):
+            j = touched[c]
+            b = -eta * (total[j] + mu[j])
+            if slot_of[j] < 0 and (b if positive else abs(b)) >= least and b != 0.0:
+                new[found] = j
+                new_b[found] = b
+                found += 1
+    for c in range(reached):
+        total[touched[c]] = 0.0
+        marked[touched[c]] = False
     return found
 
 
@@ -311,40 +344,21 @@ def spread_dense(rows, batch, delta, total):
 
 
 @inner
-def count_high(total, mu, slot_of, eta, least):
-    """How many columns off the slots score at least `least`: a plain count, which vectorises."""
-    high = 0
-    for j in range(mu.size):
-        high += (abs(eta * (total[j] + mu[j])) >= least) & (slot_of[j] < 0)
-    return high
-
-
-@contenders.rule(CSR)
-def _(rows, idx, t, slots, screen, mu, eta, positive, least):
-    total, touched, marked, slot_of = screen.total, screen.touched, screen.marked, slots.slot_of
-    reached = 0
-    for b in range(idx.shape[1]):
-        i = idx[t, b]
-        for p in range(rows.indptr[i], rows.indptr[i + 1]):
-            j = rows.indices[p]
-            total[j] += screen.delta[b] * rows.data[p]
-            if not marked[j]:
-                marked[j] = True
-                touched[reached] = j
-                reached += 1
+def scan(total, mu, slot_of, new, new_b, eta, positive, least):
+    """The contenders among all columns: a block is gone through one by one only if a count, which vectorises,
+    is not 0."""
     found = 0
-    for c in range(reached):
-        j = touched[c]
-        found = consider(j, -eta * (total[j] + mu[j]), slot_of, screen, positive, least, found)
-    # where the rows have no entry b is -eta mu_j: only the columns with the largest |mu| can matter
-    everywhere = eta * (screen.edge[TAIL] + screen.edge[SINCE]) * (1.0 + 8 * UNIT) >= least
-    for c in range(mu.size if everywhere else screen.tally[LISTED]):
-        j = c if everywhere else screen.listed[c]
-        if not marked[j]:
-            found = consider(j, -eta * mu[j], slot_of, screen, positive, least, found)
-    for c in range(reached):
-        total[touched[c]] = 0.0
-        marked[touched[c]] = False
+    for left in range(0, mu.size, 64):
+        right = min(left + 64, mu.size)
+        high = 0
+        for j in range(left, right):
+            high += (abs(eta * (total[j] + mu[j])) >= least) & (slot_of[j] < 0)
+        if high:
+            for j in range(left, right):  # without branches: who wins is hard to predict
+                b = -eta * (total[j] + mu[j])
+                new[found] = j
+                new_b[found] = b
+                found += (slot_of[j] < 0) & ((b if positive else abs(b)) >= least) & (b != 0.0)
     return found
 
 
@@ -375,20 +389,20 @@ def _(rows, slots, screen, mu):
 
 @survey.rule(CSR)
 def _(rows, slots, screen, mu):
+    listed, score = screen.listed, screen.score
     screen.edge[DRIFT] = 0.0
     screen.edge[SINCE] = 0.0
-    room = screen.listed.size
     cut = 0.0
-    if room < mu.size:
+    if listed.size < mu.size:
         for j in range(mu.size):
-            screen.score[j] = abs(mu[j])
-        cut = select(screen.score, mu.size, room)
-    listed = 0
+            score[j] = abs(mu[j])
+        cut = select(score, mu.size, listed.size)
+    count = 0
     for j in range(mu.size):
         if abs(mu[j]) > cut:
-            screen.listed[listed] = j
-            listed += 1
-    screen.tally[LISTED] = listed
+            listed[count] = j
+            count += 1
+    screen.tally[LISTED] = count
     screen.edge[TAIL] = cut
     find_top(rows, slots, screen, mu)
 
@@ -413,9 +427,9 @@ def top_dense(mu, slot_of):
 
 @find_top.rule(CSR)
 def _(rows, slots, screen, mu):
+    listed, slot_of = screen.listed, slots.slot_of
     top = screen.edge[TAIL] + screen.edge[SINCE]
     for c in range(screen.tally[LISTED]):
-        j = screen.listed[c]
-        if slots.slot_of[j] < 0:
-            top = max(top, abs(mu[j]))
+        if slot_of[listed[c]] < 0:
+            top = max(top, abs(mu[listed[c]]))
     screen.edge[TOP] = top

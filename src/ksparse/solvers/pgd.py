@@ -14,7 +14,7 @@ from .._validate import check_count, check_number
 from ..problem import Problem, Slots, Stage
 from ..result import Record
 from ._run import Clock, Snapshot
-from ._screen import SWAPS, consider, descend, least_score, make_screen, project, settle
+from ._screen import SWAPS, descend, least_score, make_screen, project, scan, settle
 from ._stepsize import batch_advice, check_step, inverse
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower the objective
@@ -162,9 +162,9 @@ def threshold_step(mu, mu_ones, eta, limits, slots, screen):
     screen.tally[SWAPS] = 0
     descend(x, screen.g, screen.mu, eta, limits, 0.0)  # g is zero: there are no rows
     least = least_score(x, limits.kept)
-    found = 0
-    for j in range(mu.size):
-        found = consider(j, -eta * mu[j], slots.slot_of, screen, limits.positive, least, found)
+    found = scan(
+        screen.total, mu, slots.slot_of, screen.new, screen.new_b, eta, limits.positive, least
+    )  # total is zero
     if found:
         settle(found, slots, screen, mu, limits.kept)
     project(x, limits)
