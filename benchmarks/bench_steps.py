@@ -271,14 +271,17 @@ def main(arguments=None):
     show("Settled supports, CSR with 50 entries a row: ns a step", csr, ["d", "n", "k", "ours_ns", "looks"])
     checks.append(check("CSR: ns at d = 1e6 over ns at d = 1e4", csr[1]["ours_ns"] / csr[0]["ours_ns"], 1.5, most=True))
 
+    # n, d, k, K, step, target, stages at most
     cases = [
         (500, 256, 100, 40, 1.0, 1e-3, 60),
         (500, 1000, 120, 20, 0.7, 1e-3, 40),
         (500, 10_000, 120, 20, 0.7, 1e-2, 12),
     ]
     if not quick:
-        cases += [(20_000, 256, 120, 20, 20.0, 1e-3, 10), (20_000, 1000, 300, 20, 20.0, 1e-3, 10)]
-        cases += [(200_000, 256, 120, 20, 200.0, 1e-3, 4), (200_000, 1000, 300, 20, 200.0, 1e-3, 4)]
+        for n in (20_000, 200_000):
+            cases += [(n, d, 60, 20, n / 4000, 1e-3, 10) for d in (256, 1000)]
+        # so large a step that three columns change a step: the worst that can happen to a screen
+        cases.append((20_000, 1000, 300, 20, 20.0, 1e-3, 10))
     runs = [whole_run(*case) for case in cases]
     show("Whole runs from x = 0 to a target error, gradients included: seconds", runs,
          ["n", "d", "k", "stages", "error", "support_changes", "ours_s", "plain_s", "ratio", "steps_ratio",
@@ -286,7 +289,10 @@ def main(arguments=None):
     for run in runs:
         name = f"n = {run['n']}, d = {run['d']}"
         checks.append(check(f"{name}: support changes", run["support_changes"], 1000))
-        checks.append(check(f"{name}: times faster than plain", run["ratio"], 5 if run["d"] >= 1000 else 1))
+        storm = run["support_changes"] > 3 * run["n"] * run["stages"]  # more than one a step
+        checks.append(
+            check(f"{name}: times faster than plain", run["ratio"], 5 if run["d"] >= 1000 and not storm else 1)
+        )
 
     shapes = [("dense", 20_000, 1000), ("dense", 200_000, 256), ("dense", 2000, 20_000), ("csr", 100_000, 10_000),
               ("csr", 200_000, 100_000)]  # fmt: skip

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import FINITE, SUMS, generic, inner
+from ..losses import deriv
 from ..matrix import CSR, gather, select
 from ..problem import Problem
 
@@ -133,15 +134,27 @@ def dot(a, x):
 
 
 # --- the step --------------------------------------------------------------------------------------------------------
-@inner(hot=True)
-def add_row(a, coef, is_first, g):
-    """g = coef · a, or g += coef · a unless it is the first."""
-    if is_first:
+@generic
+def push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
+    """Add row i, the b-th of its batch, to the step: δ = share·(slope now − slope remembered) and g (+)= δ a.
+
+    Returns |δ|.  The only place where kernels meet predictions and losses: several outputs need a rule for a matrix x
+    (a column an output, the norm of δ returned), and no other kernel changes.
+    """
+
+
+@push.rule(np.ndarray)
+def _(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
+    z = dot(a, x) + offset[i]
+    delta = (weight[i] * deriv(loss, z, y[i]) - slope[i]) * share
+    deltas[b] = delta
+    if b == 0:
         for s in range(a.size):
-            g[s] = coef * a[s]
+            g[s] = delta * a[s]
     else:
         for s in range(a.size):
-            g[s] += coef * a[s]
+            g[s] += delta * a[s]
+    return abs(delta)
 
 
 @inner(hot=True)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .._jit import inner, kernel
-from ..losses import deriv
 from ..problem import Problem, Slots, Stage
-from ._screen import Screen, add_row, begin, descend, dot, fetch, inflated, look, project
+from ._screen import Screen, begin, descend, fetch, inflated, look, project, push
 
 
 def stage_steps(problem: Problem, stage: Stage, slots: Slots, screen: Screen, eta: float) -> Callable[[int, int], int]:
@@ -50,11 +49,7 @@ def glide(loss, stage, start, stop, eta, limits, slots, screen):
         for b in range(batch):
             i = idx[t, b]
             fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
-            z = dot(a, x) + offset[i]
-            delta = (weight[i] * deriv(loss, z, y[i]) - slope[i]) * share
-            deltas[b] = delta
-            add_row(a, delta, b == 0, g)
-            reach += abs(delta) * row_max[i]
+            reach += row_max[i] * push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope)
         if not reach < np.inf:
             return t, False
         bound = inflated(eta, reach, edge, batch)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from .._jit import inner, kernel
 from .._validate import check_count, check_number
-from ..losses import deriv
 from ..matrix import add_rows
 from ..problem import Problem, Slots, Stage
 from ..result import Record
@@ -25,11 +24,9 @@ from ._screen import (
     TAIL,
     TOP,
     Screen,
-    add_row,
     begin,
     count_low,
     descend,
-    dot,
     fetch,
     find_top,
     forget_rows,
@@ -37,8 +34,9 @@ from ._screen import (
     look,
     make_screen,
     project,
+    push,
     survey,
-)  # fmt: skip
+)
 from ._stepsize import StepControl, check_step, stochastic_advice, stochastic_step
 
 
@@ -103,7 +101,7 @@ class HTSAGA:
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         n = problem.n
         control = StepControl(self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept))
-        screen = make_screen(problem, slots.x.size, 2)
+        screen = make_screen(problem, slots.x.size, 1)
         table = Table(np.zeros(n), np.zeros(n, np.bool_), np.empty(n, np.int64), np.zeros(1, np.int64))
         nothing = np.empty((0, 1), np.int64)
         stage = problem.stage(slots, nothing)
@@ -170,7 +168,7 @@ def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen)
     while t < stop:
         t, must_look = glide(loss, stage, table, t, stop, eta, limits, slots, screen)
         if must_look:
-            i, delta, new = stage.idx[t, 0], screen.delta[0], screen.delta[1]
+            i, delta = stage.idx[t, 0], screen.delta[0]
             catch_up(rows, table, slots, screen, mu)
             bound = inflated(eta, abs(delta) * stage.row_max[i], screen.edge, 1)
             if count_low(slots.x, limits.kept, bound) > 0:
@@ -181,7 +179,7 @@ def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen)
                 )  # again, for the columns that entered  # fmt: skip
             project(slots.x, limits)
             remember(
-                i, delta, new, stage.slope, stage.row_max, table.change, table.waiting, table.queue, table.length,
+                i, delta, stage.slope, stage.row_max, table.change, table.waiting, table.queue, table.length,
                 screen.a, screen.mu, screen.edge,
             )  # fmt: skip
             t += 1
@@ -201,29 +199,24 @@ def glide(loss, stage, table, start, stop, eta, limits, slots, screen):
     for t in range(start, stop):
         i = idx[t, 0]
         fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
-        z = dot(a, x) + offset[i]
-        new = weight[i] * deriv(loss, z, y[i])
-        delta = new - slope[i]
-        reach = abs(delta) * row_max[i]
+        reach = row_max[i] * push(x, a, g, deltas, 0, 1.0, loss, i, y, weight, offset, slope)
         if not reach < np.inf:
             return t, False
-        add_row(a, delta, True, g)
         bound = inflated(eta, reach, edge, 1)
         if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
-            deltas[0], deltas[1] = delta, new
             return t, True
         project(x, limits)
-        remember(i, delta, new, slope, row_max, change, waiting, queue, length, a, mu, edge)
+        remember(i, deltas[0], slope, row_max, change, waiting, queue, length, a, mu, edge)
     return stop, False
 
 
 @inner(hot=True)
-def remember(i, delta, new, slope, row_max, change, waiting, queue, length, a, slot_mu, edge):
+def remember(i, delta, slope, row_max, change, waiting, queue, length, a, slot_mu, edge):
     """Enter the new slope of row i: on the slots the average follows at once, elsewhere it is queued and bounded."""
     share = delta / slope.size
     for s in range(a.size):
         slot_mu[s] += share * a[s]
-    slope[i] = new
+    slope[i] += delta
     change[i] += delta
     if not waiting[i]:
         waiting[i] = True
