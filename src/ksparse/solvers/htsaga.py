@@ -177,6 +177,8 @@ def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen)
                     rows, i, slots.column, limits.first, slots.slot_of, slots.member,
                     screen.cached, screen.seen, screen.log, screen.tally, screen.a,
                 )  # again, for the columns that entered  # fmt: skip
+            else:
+                screen.tally[LOOKS] += 1  # whole rows were read
             project(slots.x, limits)
             remember(
                 i, delta, stage.slope, stage.row_max, table.change, table.waiting, table.queue, table.length,
