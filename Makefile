@@ -26,6 +26,7 @@ test-all: lint
 	$(BIN)/python -m pytest -q -n 2
 
 bench: .venv/installed
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks/bench_steps.py
 
 clean:

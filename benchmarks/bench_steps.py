@@ -115,9 +115,9 @@ def distance(x, z):
 def settled(d, k, n, eta, plain_count):
     """Nanoseconds a step once the support has settled, ours and plain, from the same snapshot with the same draws.
 
-    The snapshot is moved a little (half a percent) away from where the run is going, as it is in every stage
-    but the last: at the very end all rows agree, every plain step sorts the same numbers, and the branch predictor learns
-    them by heart.
+    The snapshot is moved half a percent away from where the run is going, as it is in every stage but the last:
+    at the very end all rows agree, every plain step sorts the same numbers, and the branch predictor learns them
+    by heart.
     """
     A, y, _ = gaussian(n, d, 8, 0.05)
     rng = np.random.default_rng(1)

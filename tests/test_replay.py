@@ -87,6 +87,10 @@ RUNS = {
         lambda eta: StoIHT(step=eta, epochs=20, batch_size=4, tol=0, stop_on_divergence=False),
         lambda p, eta, s: oracle.stoiht(p, eta, 20, s, batch_size=4),
     ),
+    "iht": (
+        lambda eta: IHT(iterations=12, tol=0, stop_on_divergence=False),
+        lambda p, eta, s: oracle.pgd(p, float(p.n), 12),
+    ),
     "pgd": (
         lambda eta: PGD(step=3 * eta, iterations=60, tol=0, stop_on_divergence=False),
         lambda p, eta, s: oracle.pgd(p, 3 * eta, 60),
@@ -137,7 +141,7 @@ def test_replay(run, layout, loss, setting):
         assert_same(ours, theirs)
         changes += swaps
     # the full gradient soon settles; test_replay_through_a_thousand_support_changes keeps it from doing so
-    assert changes >= (10 if run == "pgd" else 40), "too few support changes to prove anything"
+    assert changes >= (10 if run in ("pgd", "iht") else 40), "too few support changes to prove anything"
 
 
 @pytest.mark.parametrize(
@@ -179,16 +183,6 @@ def test_replay_through_a_thousand_support_changes(run, layout):
     ours, theirs, changes = replay(run, LAYOUTS[layout](A), y, 20, "squared", eta, 5, {"radius": 1.0})
     assert changes >= (400 if run == "pgd" else 1000)  # pgd takes 60 steps, the others 150 to 300
     assert_same(ours, theirs)
-
-
-def test_replay_of_iht():
-    A, y = make_data("squared", 2)
-    A = A / np.linalg.norm(A, 2)
-    seen = []
-    minimize(A, y, 6, solver=IHT(iterations=50, tol=0, stop_on_divergence=False), callback=lambda p: seen.append(p.x))
-    theirs = oracle.pgd(oracle.Plain(A, y, 6), float(y.size), 50)
-    for x, z in zip(seen, theirs[1:], strict=True):
-        np.testing.assert_allclose(x, z, rtol=0, atol=1e-9 * np.abs(z).max())
 
 
 def test_a_start_is_thresholded_and_projected():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from ksparse import HTSVRG, minimize
+from ksparse import HTSAGA, HTSVRG, PGD, StoIHT, _jit, minimize
 from ksparse.matrix import CSR, as_rows
 from ksparse.problem import Problem
 
@@ -79,27 +79,28 @@ def test_a_broken_csr_is_refused():
         as_rows(csr)
 
 
-def test_full_gradient_in_many_parts_is_the_same_for_any_number_of_threads(monkeypatch):
-    from ksparse import _jit
-
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_the_same_bits_for_any_number_of_threads(layout, monkeypatch):
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((5000, 300))
-    y = A[:, 0] + rng.standard_normal(5000)
-    for X in (A, sparse.random_array((30000, 400), density=0.1, format="csr", rng=rng)):
-        y = rng.standard_normal(X.shape[0])
-        results = []
-        for threads in (1, 2, 5):
-            monkeypatch.setattr(_jit.numba.config, "NUMBA_NUM_THREADS", threads)
-            problem = Problem.create(X, y)
-            assert len(problem._parts) > 2
-            stage = problem.stage(problem.slots(20, rng.permutation(X.shape[1]) * 0 + np.arange(X.shape[1])), None)
-            results.append((stage.value, stage.mu.tobytes(), stage.slope.tobytes()))
-            run = minimize(X, y, 5, solver=HTSVRG(stages=2, m=2000), random_state=3)
-            results[-1] += (run.x.tobytes(), run.objective)
-        assert results[0] == results[1] == results[2]
-        x = np.zeros(X.shape[1])
-        x[-20:] = np.arange(X.shape[1])[-20:]
-        np.testing.assert_allclose(np.frombuffer(results[0][1]), X.T @ (X @ x - y) / X.shape[0], rtol=1e-9, atol=1e-9)
+    if layout == "dense":
+        X = rng.standard_normal((5000, 300))
+    else:
+        X = sparse.random_array((30000, 400), density=0.1, format="csr", rng=rng)
+    n, d = X.shape
+    x = rng.standard_normal(d) * (np.arange(d) < 20)
+    y = X @ x + rng.standard_normal(n)
+    solvers = (HTSVRG(stages=2, m=2000), HTSAGA(epochs=2), PGD(iterations=5), PGD(step="spectral", iterations=3),
+               StoIHT(epochs=1), HTSVRG(step="theory", stages=1, m=100))  # fmt: skip
+    results = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(_jit.numba.config, "NUMBA_NUM_THREADS", threads)
+        problem = Problem.create(X, y)
+        assert len(problem._parts) > 2
+        stage = problem.stage(problem.slots(20, x), None)
+        runs = [minimize(X, y, 5, solver=solver, random_state=3) for solver in solvers]
+        results.append([stage.value, stage.mu.tobytes(), *((r.x.tobytes(), r.objective) for r in runs)])
+    assert results[0] == results[1] == results[2]
+    np.testing.assert_allclose(stage.mu, X.T @ (X @ x - y) / n, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])

@@ -82,10 +82,14 @@ class Kernel:
                 self._cached._cache = _DigestCache(function)
 
     def __call__(self, *args: Any) -> Any:
-        for arg in args:
-            if isinstance(arg, tuple) and not type(arg).__module__.startswith("ksparse."):
-                return self._twin(*args)
+        if any(map(_is_foreign, map(type, args))):
+            return self._twin(*args)
         return self._cached(*args)
+
+
+@functools.cache
+def _is_foreign(cls: type) -> bool:
+    return issubclass(cls, tuple) and not cls.__module__.startswith("ksparse.")
 
 
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: Any = False) -> Any:

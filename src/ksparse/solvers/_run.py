@@ -102,12 +102,14 @@ class Snapshot:
 
 def copy_slots(source: Slots, target: Slots) -> None:
     """Make target the iterate that source is, touching only what differs."""
+    np.copyto(target.x, source.x)
     moved = target.column != source.column
+    if not moved.any():
+        return
     old = target.column[moved]
     target.slot_of[old] = -1
     np.bitwise_and.at(target.member, old >> 6, ~(np.uint64(1) << (old & 63).astype(np.uint64)))
     np.copyto(target.column, source.column)
-    np.copyto(target.x, source.x)
     new = target.column[moved]
     target.slot_of[new] = np.flatnonzero(moved)
     np.bitwise_or.at(target.member, new >> 6, np.uint64(1) << (new & 63).astype(np.uint64))
