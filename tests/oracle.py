@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
 
 def slope(loss, z, y):
@@ -15,7 +16,7 @@ def slope(loss, z, y):
     if loss == "squared":
         return z - y
     if loss == "logistic":
-        return -y / (1 + np.exp(y * z))
+        return -y * expit(-y * z)
     if loss == "poisson":
         return np.exp(z) - y
     if loss == "huber":

@@ -207,6 +207,15 @@ def test_history():
     assert settled.screened[-100:].mean() > 0.98
 
 
+def test_a_snapshot_drawn_early_is_no_convergence():
+    """With output="random" a stage may take no step at all: then nothing has changed, and nothing has converged."""
+    A, y, _ = sensing()
+    for seed in range(20):
+        solver = HTSVRG(step=0.1, m=5, stages=30, output="random", tol=1e-3)
+        result = minimize(A, y, 36, solver=solver, random_state=seed)
+        assert not (result.converged and result.objective > 0.5 * result.history.objective[0])
+
+
 def test_results_survive_a_pickle():
     A, y, _ = sensing()
     result = minimize(A, y, 36, solver=HTSVRG(step=3.0), random_state=0)

@@ -85,6 +85,11 @@ def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
     )
 
 
+def reset_tally(screen: Screen) -> None:
+    """Count looks and exchanges from here."""
+    screen.tally[LOOKS] = screen.tally[SWAPS] = 0
+
+
 def forget_rows(screen: Screen) -> None:
     """After the slots were changed from outside: no remembered row is right any more."""
     screen.tally[LOG] += screen.log.size
@@ -383,8 +388,6 @@ def begin(rows, slots, screen, mu, mu_ones, first):
         screen.mu[0] = mu_ones
     for s in range(first, slots.x.size):
         screen.mu[s] = mu[slots.column[s]]
-    screen.tally[LOOKS] = 0
-    screen.tally[SWAPS] = 0
     survey(rows, slots, screen, mu)
 
 

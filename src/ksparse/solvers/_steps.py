@@ -8,12 +8,13 @@ import numpy as np
 
 from .._jit import inner, kernel
 from ..problem import Problem, Slots, Stage
-from ._screen import Screen, begin, descend, fetch, inflated, look, project, push
+from ._screen import Screen, begin, descend, fetch, inflated, look, project, push, reset_tally
 
 
 def stage_steps(problem: Problem, stage: Stage, slots: Slots, screen: Screen, eta: float) -> Callable[[int, int], int]:
     """The steps of a stage as a function of (start, stop), for `Clock.steps`."""
     limits = problem.limits
+    reset_tally(screen)
     return lambda start, stop: run_steps(problem.loss, stage, start, stop, eta, limits, slots, screen)
 
 

@@ -35,6 +35,7 @@ from ._screen import (
     make_screen,
     project,
     push,
+    reset_tally,
     survey,
 )
 from ._stepsize import StepControl, check_step, stochastic_advice, stochastic_step
@@ -111,8 +112,6 @@ class HTSAGA:
         for _ in range(self.epochs):
             eta, gradients = control.eta, n
             idx = rng.integers(0, n, size=n).reshape(n, 1)
-            screen.tally[LOOKS] = screen.tally[SWAPS] = 0
-
             stage = stage._replace(idx=idx)
             try:
                 clock.steps(epoch_steps(problem, stage, table, fresh, slots, screen, eta), n)
@@ -152,6 +151,7 @@ def epoch_steps(
 ) -> Callable[[int, int], int]:
     """The steps of an epoch as a function of (start, stop), for `Clock.steps`."""
     limits = problem.limits
+    reset_tally(screen)
     return lambda start, stop: run_saga(
         problem.loss, stage, table, fresh and start == 0, start, stop, eta, limits, slots, screen
     )

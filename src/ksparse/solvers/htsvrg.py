@@ -121,6 +121,7 @@ class HTSVRG:
                     objective = stage.value
                     gradients += problem.n
             change = math.inf if overflowed else objective - start.objective
+            told = abs(change) if 10 * done >= m else math.inf  # an iterate drawn so early says nothing of convergence
             if control.judge(start.objective, change):
                 start.take(objective, slots)
             else:
@@ -130,7 +131,7 @@ class HTSVRG:
                     stage = problem.stage(slots, idx, stage)
                     gradients += problem.n
             screened = 1.0 - int(screen.tally[LOOKS]) / max(1, done)
-            yield Record(start.objective, gradients, int(screen.tally[SWAPS]), screened, eta, abs(change))
+            yield Record(start.objective, gradients, int(screen.tally[SWAPS]), screened, eta, told)
 
     def _draw(self, rng: np.random.Generator, n: int, m: int) -> tuple[NDArray[np.int64], int]:
         """The rows of a stage, and how many of its steps lead to the next snapshot."""
