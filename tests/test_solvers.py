@@ -211,8 +211,8 @@ def test_a_snapshot_drawn_early_is_no_convergence():
     """With output="random" a stage may take no step at all: then nothing has changed, and nothing has converged."""
     A, y, _ = sensing()
     for seed in range(20):
-        solver = HTSVRG(step=0.1, m=5, stages=30, output="random", tol=1e-3)
-        result = minimize(A, y, 36, solver=solver, random_state=seed)
+        solver = HTSVRG(step=0.1, m=5, stages=30, output="random", tol=1e-5)
+        result = minimize(A, 100 * y, 36, solver=solver, random_state=seed)
         assert not (result.converged and result.objective > 0.5 * result.history.objective[0])
 
 
@@ -272,16 +272,30 @@ def test_max_time(big, name):
     np.testing.assert_allclose(result.objective, np.mean((A @ result.x - y) ** 2) / 2, rtol=1e-9)
 
 
+def test_ctrl_c_before_the_first_stage_gives_the_start(monkeypatch):
+    A, y, _ = sensing()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HTSVRG, "_draw", interrupted)
+    result = minimize(A, y, 3)
+    assert result.status == "interrupted"
+    assert result.n_stages == 0
+    np.testing.assert_allclose(result.history.objective, [np.mean(y**2) / 2])
+    np.testing.assert_allclose(result.objective, np.mean(y**2) / 2)
+
+
 @pytest.mark.parametrize("name", ["ht-svrg", "ht-saga", "pgd"])
 def test_ctrl_c_gives_the_best_so_far(big, name):
     A, y = big
-    field = {"ht-svrg": {"m": 10**7, "stages": 2}, "ht-saga": {"epochs": 10**6}, "pgd": {"iterations": 10**6}}[name]
+    field = {"ht-svrg": {"m": 3 * 10**7, "stages": 2}, "ht-saga": {"epochs": 10**6}, "pgd": {"iterations": 10**6}}[name]
     minimize(A[:50], y[:50], 2, solver=ALL[name](tol=0.0), max_time=0.2)  # compile
-    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     began = time.perf_counter()
     result = minimize(A, y, 5, solver=ALL[name](tol=0.0, **field), random_state=0)
-    assert 0.6 < time.perf_counter() - began < 1.7
+    assert 1.4 < time.perf_counter() - began < 2.5
     assert result.status == "interrupted"
     assert result.objective < result.history.objective[0]
     np.testing.assert_allclose(result.objective, np.mean((A @ result.x - y) ** 2) / 2, rtol=1e-9)

@@ -185,6 +185,8 @@ def run(
         status = Status("interrupted", "Ctrl-C", "start again from x0=result.x to go on")
     if status in ("time limit", "interrupted"):  # the iterate under way may be better than the last snapshot
         best.keep_better(_finite(problem.objective(slots)), slots)
+        if not records:  # not even the start had been looked at
+            records.append((best.objective, 0, clock.seconds, 0, 1.0, math.nan))
     if status in ("converged", "stage limit", "stopped"):
         point, objective = slots, float(records[-1][0])
     else:
