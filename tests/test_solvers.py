@@ -289,7 +289,7 @@ def test_ctrl_c_before_the_first_stage_gives_the_start(monkeypatch):
 @pytest.mark.parametrize("name", ["ht-svrg", "ht-saga", "pgd"])
 def test_ctrl_c_gives_the_best_so_far(big, name):
     A, y = big
-    field = {"ht-svrg": {"m": 3 * 10**7, "stages": 2}, "ht-saga": {"epochs": 10**6}, "pgd": {"iterations": 10**6}}[name]
+    field = {"ht-svrg": {"m": 10**7, "stages": 10}, "ht-saga": {"epochs": 10**6}, "pgd": {"iterations": 10**6}}[name]
     minimize(A[:50], y[:50], 2, solver=ALL[name](tol=0.0), max_time=0.2)  # compile
     timer = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
