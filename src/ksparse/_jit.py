@@ -1,7 +1,7 @@
 """The one owner of numba's settings: kernels that cache across processes, and rules chosen by type.
 
 ``@kernel`` compiles a function that Python calls; ``@inner`` one that only kernels call; ``@generic`` declares an
-operation (``value``, ``row_dot``) whose code is picked by the type of its first argument, so that one kernel serves
+operation (``value``, ``add_rows``) whose code is picked by the type of its first argument, so that one kernel serves
 dense and CSR rows and every loss.  With ``NUMBA_DISABLE_JIT=1`` all three are plain Python: the oracle of the tests.
 """
 
@@ -26,7 +26,7 @@ numba: Any = _numba  # its type stubs lack half of what is used here
 
 # Sums may be reordered (that vectorises a dot product); NaN and inf keep their meaning, so checks for them stay true.
 SUMS = {"reassoc", "contract", "nsz"}
-# For scans of data already known to be finite: also lets a maximum vectorise.
+# For scans whose result is not used if an entry is not finite: also lets a maximum vectorise.
 FINITE = SUMS | {"nnan", "ninf"}
 
 
@@ -45,25 +45,50 @@ def source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+class _Files(IndexDataCacheFile):
+    """One file for each compiled signature, named after all that its code depends on.
+
+    Numba numbers its files by an index, which two processes that compile at once can get wrong; a name cannot be wrong.
+    """
+
+    def _name(self, key: Any) -> str:
+        text = repr((key, self._version, source_digest()))
+        return self._data_name(int(hashlib.sha256(text.encode()).hexdigest()[:15], 16))
+
+    def save(self, key: Any, data: Any) -> None:
+        self._save_data(self._name(key), data)
+
+    def load(self, key: Any) -> Any:
+        try:
+            return self._load_data(self._name(key))
+        except FileNotFoundError:
+            return None
+
+
 class _DigestCache(FunctionCache):
-    """Numba's function cache, its files named after the digest: a changed source can never meet an old file."""
+    """Numba's function cache: never stale, never in the way."""
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
         super().__init__(py_func)
-        base = f"{self._impl.filename_base}.{source_digest()}"
-        self._cache_file = IndexDataCacheFile(self._cache_path, base, source_digest())
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, source_digest())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load compiled code without what only compiling needs.
+        """Load compiled code without what only compiling needs; None if there is none, or it is damaged.
 
-        Numba first refreshes its registries, for which it imports all of its library and SciPy's BLAS: 0.35 s,
-        half of the time that a process needs to its first result.  Finished code asks for the
-        reference-counting runtime only; a kernel that is not in the cache is compiled as usual, and that
-        refreshes.
+        Numba first refreshes its registries, for which it imports all of its library and SciPy's BLAS: 0.35 s, half
+        of the time that a process needs to its first result.  Finished code asks for the reference-counting runtime
+        only; a kernel that is not in the cache is compiled as usual, and that refreshes.
         """
         rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+        try:
+            code = self._load_overload(sig, target_context)
+            return code if code is not None and tuple(code.signature.args) == tuple(sig) else None
+        except Exception:  # a damaged file can raise anything; compiling mends it
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):  # a full disk: then the next process compiles too
+            super().save_overload(sig, data)
 
 
 class Kernel:
@@ -146,6 +171,8 @@ def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) ->
 
     def rule(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            if cls in rules and cls.__module__.startswith("ksparse."):
+                raise ValueError(f"{stub.__name__} has a rule for {cls.__name__} already; define a type of your own")
             rules[cls] = function
             return operation
 

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from ._validate import check_choice, check_count, check_number
+from ._validate import check_choice, check_count, check_generator, check_number
 from .problem import Problem
 from .result import Progress, Result
 from .solvers import HTSVRG, SOLVERS
@@ -29,7 +28,7 @@ def minimize(
     intercept: bool = False,
     positive: bool = False,
     offset: ArrayLike | None = None,
-    x0: ArrayLike | None = None,
+    x0: ArrayLike | Result | None = None,
     sample_weight: ArrayLike | None = None,
     random_state: Any = None,
     callback: Callable[[Progress], Any] | None = None,
@@ -64,8 +63,8 @@ def minimize(
         No negative coefficients (the kept ones and the intercept are free).
     offset : array of shape (n,), optional
         Added to every prediction a·x.
-    x0 : array of shape (d,), optional
-        The start; Π_ω(H_k(x0)) is taken.
+    x0 : array of shape (d,) or Result, optional
+        The start; Π_ω(H_k(x0)) is taken.  A `Result` brings its intercept along.
     sample_weight : array of shape (n,), optional
         Scaled to mean one; zero leaves a row out.
     random_state : None, int or Generator
@@ -101,13 +100,16 @@ def minimize(
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
     k = check_count(k, "k")
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
+    x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     problem = Problem.create(
         A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2,
         always_keep=always_keep, intercept=intercept, positive=positive, radius=radius,
     )  # fmt: skip
     free = problem.d - problem.kept.size
+    if free == 0:
+        raise ValueError("always_keep must leave columns to choose from, got all of them; take one out, k will keep it")
     if k > free:
         beside = f" beside the {problem.kept.size} always kept" if problem.kept.size else ""
         raise ValueError(f"k must be at most the number of columns{beside}, {free}, got {k}")
-    return run(solver, problem, k, x0=x0, rng=rng, callback=callback, max_time=max_time)
+    return run(solver, problem, k, x0=x0, intercept0=intercept0, rng=rng, callback=callback, max_time=max_time)

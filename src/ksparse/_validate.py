@@ -28,46 +28,97 @@ def check_count(value: Any, name: str, *, low: int = 1, high: int | None = None,
 def check_number(value: Any, name: str, *, low: float = 0.0, strict: bool = False, infinite: bool = False) -> float:
     """A real number >= low (> low if strict)."""
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, complex, np.complexfloating, np.ndarray)) or value is np.ma.masked:
             raise TypeError
         number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {_shown(value)}") from None
     if np.isnan(number) or (np.isinf(number) and not infinite) or number < low or (strict and number == low):
         kind = "a number" if infinite else "a finite number"
         raise ValueError(f"{name} must be {kind} {'above' if strict else 'of at least'} {low:g}, got {value!r}")
     return number
 
 
+def check_flag(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {_shown(value)}")
+    return bool(value)
+
+
 def check_choice(value: Any, name: str, known: Iterable[str]) -> str:
     """One of a list of names."""
     known = list(known)
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {_shown(value)}")
     return value
+
+
+def check_generator(random_state: Any) -> np.random.Generator:
+    """What numpy.random.default_rng makes of it."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        text = "random_state must be None, a non-negative integer or a numpy Generator"
+        raise ValueError(f"{text}, got {_shown(random_state)} ({error})") from None
+
+
+def store(frozen: Any, **fields: Any) -> None:
+    """Put checked values into the fields of a frozen dataclass: plain ints and floats, whatever they came as."""
+    for name, value in fields.items():
+        object.__setattr__(frozen, name, value)
 
 
 def check_vector(value: Any, name: str, n: int, per: str) -> NDArray[np.float64]:
     """A finite float64 vector of length n (one number a row, a column, ...)."""
-    try:
-        vector = np.asarray(value)
-        if vector.dtype.kind not in "biuf":
-            vector = vector.astype(np.float64) if vector.dtype.kind == "O" else vector
-        if vector.dtype.kind not in "biuf":
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold real numbers, got {_describe(value)}") from None
+    vector = as_real(value, name)
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.shape != (n,):
         raise ValueError(f"{name} must have one number a {per}, that is shape ({n},), got shape {np.shape(value)}")
-    vector = np.ascontiguousarray(vector, dtype=np.float64)
+    with np.errstate(over="ignore"):  # a long double too large becomes inf, and that is refused next
+        vector = np.ascontiguousarray(vector, dtype=np.float64)
     if not np.isfinite(vector).all():
         at = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise ValueError(f"{name} must be finite, got {vector[at]} at index {at}; remove or impute it first")
     return vector
 
 
-def _describe(value: Any) -> str:
-    dtype = getattr(value, "dtype", None)
-    return f"dtype {dtype}" if dtype is not None else type(value).__name__
+def as_real(value: Any, name: str) -> NDArray[Any]:
+    """An array of real numbers of some kind; no text, dates, complex numbers or masks."""
+    if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked entries; fill or drop them first")
+    if hasattr(value, "tocsr") and hasattr(value, "nnz"):
+        raise ValueError(f"{name} must be dense, got {type(value).__name__}; .toarray() makes it so")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be an array, got a list whose parts differ in length") from None
+    if array.dtype.kind == "O":
+        return _from_objects(array, name)
+    if array.dtype.kind == "c":
+        raise ValueError(f"{name} must hold real numbers, got {array.dtype}; complex signals are for ksparse.recover")
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}; encode text and dates first")
+    return array
+
+
+def _from_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
+    out = np.empty(array.shape)
+    for at, item in np.ndenumerate(array):
+        try:
+            if isinstance(item, (str, bytes)):
+                raise TypeError
+            out[at] = np.nan if item is None else float(item)
+        except (TypeError, ValueError, OverflowError):
+            where = f"row {at[0]}, column {at[1]}" if len(at) == 2 else f"index {', '.join(map(str, at))}"
+            raise ValueError(
+                f"{name} must hold real numbers, got {_shown(item)} at {where}; encode text and dates, "
+                "remove or impute what is missing"
+            ) from None
+    return out
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

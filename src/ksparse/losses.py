@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import generic
+from ._jit import generic, inner
 from ._validate import check_choice, check_number
 
 
@@ -29,6 +29,12 @@ def deriv(loss, z, y):
 @generic
 def curvature(loss, z, y):
     """Its second derivative in z (almost everywhere)."""
+
+
+@inner(hot=True)
+def weighted_slope(loss, z, y, weight):
+    """weight·φ'(z), and zero for a row of weight zero even where φ' overflows."""
+    return weight * deriv(loss, z, y) if weight > 0.0 else 0.0
 
 
 @generic
@@ -138,7 +144,8 @@ def _(loss, z, y):
 
 @deriv.rule(Huber)
 def _(loss, z, y):
-    return min(max(z - y, -loss.delta), loss.delta)
+    r = z - y
+    return loss.delta if r > loss.delta else (-loss.delta if r < -loss.delta else r)
 
 
 @curvature.rule(Huber)
@@ -161,13 +168,14 @@ class SquaredHinge(NamedTuple):
 
 @value.rule(SquaredHinge)
 def _(loss, z, y):
-    gap = max(0.0, 1.0 - y * z)
-    return gap * gap
+    gap = 1.0 - y * z
+    return 0.0 if gap < 0.0 else gap * gap  # in this order NaN stays NaN
 
 
 @deriv.rule(SquaredHinge)
 def _(loss, z, y):
-    return -2.0 * y * max(0.0, 1.0 - y * z)
+    gap = 1.0 - y * z
+    return 0.0 if gap < 0.0 else -2.0 * y * gap
 
 
 @curvature.rule(SquaredHinge)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import FINITE, SUMS, generic, inner
+from ._validate import as_real
 
 TILE = 2048  # columns summed at a time in `add_rows`: the sums stay in the first-level cache
 
@@ -54,11 +55,14 @@ def as_rows(A: Any, name: str = "A") -> Rows:
     if hasattr(A, "tocsr") and hasattr(A, "nnz"):
         return _as_csr(A, name)
     if hasattr(A, "sparse") and hasattr(A, "dtypes"):  # a DataFrame with sparse columns
-        return _as_csr(A.sparse.to_coo(), name)
-    array = np.asarray(A)
+        try:
+            return _as_csr(A.sparse.to_coo(), name)
+        except ValueError as error:
+            raise ValueError(f"{name} is a sparse DataFrame that cannot be converted: {error}") from None
+    array = as_real(A, name)
     if array.ndim != 2:
         raise ValueError(f"{name} must be a matrix (rows are samples), got shape {array.shape}")
-    return _frozen(np.ascontiguousarray(array, dtype=_real_dtype(array, name)))
+    return _frozen(_as_float(array))
 
 
 def _as_csr(A: Any, name: str) -> CSR:
@@ -68,35 +72,28 @@ def _as_csr(A: Any, name: str) -> CSR:
         raise ValueError(f"{name} must be a matrix (rows are samples), got shape {A.shape}")
     A = A.tocsr()
     # a shell of its own around the same arrays, so that SciPy's checks and repairs leave the caller's object alone
-    own = sparse.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
-    own.check_format(full_check=True)
+    try:
+        own = sparse.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
+        own.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a valid sparse matrix: {error}") from None
     if not own.has_canonical_format:
         own = own.copy()
         own.sum_duplicates()
-    signed, unsigned = (
-        (np.int64, np.uint64)
-        if own.indices.dtype == np.int64 or own.indptr.dtype == np.int64
-        else (np.int32, np.uint32)
-    )
+    wide = own.indices.dtype == np.int64 or own.indptr.dtype == np.int64
+    signed, unsigned = (np.int64, np.uint64) if wide else (np.int32, np.uint32)
     return CSR(
-        _frozen(np.ascontiguousarray(own.data, dtype=_real_dtype(own.data, name))),
+        _frozen(_as_float(as_real(own.data, name))),
         _frozen(np.ascontiguousarray(own.indices, dtype=signed).view(unsigned)),
         _frozen(np.ascontiguousarray(own.indptr, dtype=signed).view(unsigned)),
         int(own.shape[1]),
     )
 
 
-def _real_dtype(array: NDArray[Any], name: str) -> type:
-    if array.dtype.kind == "c":
-        raise ValueError(f"{name} must be real, got {array.dtype}; complex signals are for ksparse.recover")
-    if array.dtype.kind not in "biuf":
-        try:
-            array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{name} must hold numbers, got dtype {array.dtype}; encode text and dates first"
-            ) from None
-    return np.float32 if array.dtype == np.float32 else np.float64
+def _as_float(array: NDArray[Any]) -> NDArray[Any]:
+    """C-ordered float32 or float64, copied only if it is something else."""
+    with np.errstate(over="ignore"):  # a long double too large becomes inf, which is refused later
+        return np.ascontiguousarray(array, dtype=np.float32 if array.dtype == np.float32 else np.float64)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -211,6 +208,23 @@ def _(rows, low, high, scale, coef, total):
         c = scale * coef[i]
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
             total[rows.indices[p]] += c * rows.data[p]
+
+
+@generic
+def add_row(rows, i, coef, total):
+    """total += coef·a_i, each product rounded before it is added."""
+
+
+@add_row.rule(np.ndarray)
+def _(rows, i, coef, total):
+    for j in range(total.size):
+        total[j] += coef * rows[i, j]
+
+
+@add_row.rule(CSR)
+def _(rows, i, coef, total):
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        total[rows.indices[p]] += coef * rows.data[p]
 
 
 @generic(fastmath=FINITE)

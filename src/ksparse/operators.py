@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._validate import check_count
+from ._validate import as_real, check_count, check_number
 
 
 def hard_threshold(b: ArrayLike, k: int, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -41,11 +41,7 @@ def hard_threshold(b: ArrayLike, k: int, *, out: NDArray[Any] | None = None) -> 
     >>> hard_threshold([3.0, -1.0, 0.5, -3.0, 2.0], 2)
     array([ 3.,  0.,  0., -3.,  0.])
     """
-    b = np.asarray(b)
-    if b.dtype.kind not in "biufc":
-        raise ValueError(f"b must hold numbers, got dtype {b.dtype}")
-    if b.dtype.kind in "biu":
-        b = b.astype(np.float64)
+    b = _numbers(b, "b")
     if b.ndim not in (1, 2):
         raise ValueError(f"b must have one or two dimensions, got shape {b.shape}")
     k = check_count(k, "k", low=0, high=b.shape[-1], high_text="the length of b")
@@ -54,11 +50,14 @@ def hard_threshold(b: ArrayLike, k: int, *, out: NDArray[Any] | None = None) -> 
     elif not isinstance(out, np.ndarray) or out.shape != b.shape or not np.can_cast(b.dtype, out.dtype, "same_kind"):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ValueError(f"out must be an array of shape {b.shape} that can hold {b.dtype}, got {got}")
+    elif not out.flags.writeable:
+        raise ValueError("out must be writable, got a read-only array")
     magnitude = np.abs(b)
     if np.isnan(magnitude).any():
         raise ValueError("b holds NaN, which has no magnitude to compare; remove or impute it first")
     if out is not b:
-        out[...] = b
+        with np.errstate(over="ignore"):  # float64 into a float32 `out`
+            out[...] = b
     out[~_largest(magnitude, k)] = 0
     return out
 
@@ -85,13 +84,22 @@ def project_ball(v: ArrayLike, radius: float) -> NDArray[Any]:
     >>> project_ball([3.0, 4.0], 1.0)
     array([0.6, 0.8])
     """
-    if not radius > 0:
-        raise ValueError(f"radius must be positive (inf for no bound), got {radius!r}")
-    v = np.asarray(v)
-    if v.dtype.kind not in "biufc":
-        raise ValueError(f"v must hold numbers, got dtype {v.dtype}")
-    norm = np.linalg.norm(v, axis=-1, keepdims=True)
-    return v / np.maximum(1.0, norm / radius)
+    radius = check_number(radius, "radius", strict=True, infinite=True)
+    v = _numbers(v, "v")
+    if v.ndim not in (1, 2):
+        raise ValueError(f"v must have one or two dimensions, got shape {v.shape}")
+    if v.size == 0 or np.isinf(radius):
+        return v.copy()
+    wide = v.astype(np.complex128 if v.dtype.kind == "c" else np.float64)
+    if not np.isfinite(wide).all():
+        raise ValueError("v must be finite")
+    largest = np.max(np.abs(wide), axis=-1, keepdims=True)
+    unit = wide / np.where(largest > 0, largest, 1.0)  # so that no square overflows
+    norm = np.linalg.norm(unit, axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):
+        outside = norm * largest > radius
+    inside_norm = np.where(outside, norm, 1.0)
+    return np.where(outside, unit * (radius / inside_norm), wide).astype(v.dtype)
 
 
 def support(x: ArrayLike) -> NDArray[np.intp]:
@@ -102,7 +110,13 @@ def support(x: ArrayLike) -> NDArray[np.intp]:
     >>> support([0.0, 2.0, 0.0, -1.0])
     array([1, 3])
     """
-    x = np.asarray(x)
+    x = _numbers(x, "x")
     if x.ndim != 1:
         raise ValueError(f"x must have one dimension, got shape {x.shape}")
     return np.flatnonzero(x)
+
+
+def _numbers(value: ArrayLike, name: str) -> NDArray[Any]:
+    """An array of floats or complex numbers."""
+    array = np.asarray(value) if np.iscomplexobj(value) else as_real(value, name)
+    return array.astype(np.float64) if array.dtype.kind in "biu" else array

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from . import losses
 from ._jit import kernel
 from ._threads import ordered_map
-from ._validate import check_number, check_vector
-from .losses import deriv, value
+from ._validate import check_flag, check_number, check_vector
+from .losses import curvature, deriv, value, weighted_slope
 from .matrix import (
     CSR,
     Rows,
@@ -40,11 +41,12 @@ from .matrix import (
     select,
 )
 from .matrix import shape as shape_of
-from .operators import hard_threshold
+from .operators import hard_threshold, project_ball
 
 BLOCK = 1 << 13  # numbers a block of rows holds in a pass: predictions and sums then meet it in cache
 PART = 1 << 18  # numbers below which a part of the data is not worth a thread
 MOST_PARTS = 16
+LARGEST = 1e280  # squared norm of a row: sums of squares, and their inverses, must stay floats
 
 
 class Slots(NamedTuple):
@@ -126,15 +128,18 @@ class Problem:
         n, d = shape_of(rows)
         if n == 0 or d == 0:
             raise ValueError(f"A must have at least one row and one column, got shape ({n}, {d})")
+        if d >= 2**31:
+            raise ValueError(f"A must have fewer than 2^31 columns, got {d}")
         y = check_vector(y, "y", n, "row")
         losses.check_target(loss, y)
         weight = _check_weight(sample_weight, n)
         offset = np.zeros(n) if offset is None else check_vector(offset, "offset", n, "row")
         l2 = check_number(l2, "l2")
+        intercept, positive = check_flag(intercept, "intercept"), check_flag(positive, "positive")
         radius = check_number(radius, "radius", strict=True, infinite=True)
         kept = _check_kept(always_keep, d)
         norms = _row_norms(rows, kept)
-        return cls(rows, y, weight, offset, loss, l2, kept, bool(intercept), bool(positive), radius, *norms)
+        return cls(rows, y, weight, offset, loss, l2, kept, intercept, positive, radius, *norms)
 
     @property
     def n(self) -> int:
@@ -171,9 +176,8 @@ class Problem:
         if self.positive:
             np.maximum(start, 0.0, out=start)
         chosen = start if x0 is None else hard_threshold(start, k, out=start)
-        norm = float(np.linalg.norm(chosen))
-        if norm > self.radius:
-            chosen *= self.radius / norm
+        if self.radius < math.inf:
+            chosen = project_ball(chosen, self.radius)
         free = np.ones(self.d, dtype=bool)
         free[self.kept] = False
         columns = np.flatnonzero(chosen)
@@ -194,6 +198,10 @@ class Problem:
         full = np.zeros(self.d)
         full[slots.column[self.first :]] = slots.x[self.first :]
         return full
+
+    def constant(self, slots: Slots) -> float:
+        """The intercept of an iterate; 0 if the problem has none."""
+        return float(slots.x[0]) if self.intercept else 0.0
 
     # --- passes over the data ------------------------------------------------------------------------------------
     def stage(self, slots: Slots, idx: NDArray[np.int64], reuse: Stage | None = None) -> Stage:
@@ -219,7 +227,7 @@ class Problem:
         if self.l2 == 0.0:  # also where x has overflowed
             return 0.0
         with np.errstate(over="ignore"):
-            return 0.5 * self.l2 * float(slots.x[self.first :] @ slots.x[self.first :])
+            return 0.5 * self.l2 * float(np.sum(slots.x[self.first :] ** 2))
 
     def _sweep(self, slots: Slots, slope: NDArray[np.float64], mu: NDArray[np.float64]) -> tuple[float, float]:
         """The mean loss and mean slope; the slopes into `slope` and, unless `mu` is empty, the gradient added to `mu`.
@@ -257,8 +265,7 @@ class Problem:
         return float(np.max(norms * self._curvature_bounds())) + self.l2
 
     def restricted_smoothness(self, r: int) -> float:
-        """L_r = max_i w̃_i sup φ''·(‖H_r(a_i)‖² + kept part) + λ, exactly;inf if φ''
-        has no bound."""
+        """L_r = max_i w̃_i sup φ''·(‖H_r(a_i)‖² + kept part) + λ, exactly; inf if φ'' has no bound."""
         bound = losses.curvature_bound(self.loss)
         top = np.empty(self.n)
         slot_of = np.full(self.d, -1, dtype=np.int32)
@@ -271,8 +278,8 @@ class Problem:
             pass
         return float(np.max(self.weight * (top + self.kept_square + self.first))) * bound + self.l2
 
-    def top_eigenvalue(self) -> float:
-        """σ₁(AAᵀ), the largest eigenvalue of AᵀA, with the intercept's column of ones.
+    def top_eigenvalue(self, check: Callable[[], None]) -> float:
+        """σ₁(AAᵀ), the largest eigenvalue of AᵀA, with the intercept's column of ones; calls `check` before every pass.
 
         Rounded to ten digits, so that the last bits of a threaded BLAS do not reach the iterates.
         """
@@ -285,26 +292,57 @@ class Problem:
         size = slots.x.size
 
         def gram(v: NDArray[np.float64]) -> NDArray[np.float64]:
+            check()
             slots.x[:] = np.ravel(v)
             stage = plain.stage(slots, np.empty((0, 1), np.int64))
             return n * np.concatenate([np.full(self.first, stage.mu_ones), stage.mu])
 
+        if not self.row_square.any() and not self.first:
+            return 0.0
         if size <= 16:  # ARPACK wants more than a few columns
             top = float(np.linalg.eigvalsh(np.array([gram(e) for e in np.eye(size)]))[-1])
         else:
-            from scipy.sparse.linalg import LinearOperator, eigsh
+            from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
             start = np.random.default_rng(0).standard_normal(size)  # fixed: a run draws from its own generator only
             operator = LinearOperator((size, size), matvec=gram, dtype=np.float64)
-            top = float(eigsh(operator, k=1, v0=start, tol=1e-12, return_eigenvectors=False)[0])
+            try:
+                top = float(eigsh(operator, k=1, v0=start, tol=1e-12, return_eigenvectors=False)[0])
+            except ArpackNoConvergence:
+                raise ValueError("step='spectral' found no largest eigenvalue of these rows; give a number") from None
         return float(f"{max(top, 0.0):.10g}")
+
+    def promise(self, slots: Slots) -> float:
+        """About how far F could still fall on the slots: the sum of g²/(2h), gradient against curvature, slot by slot.
+
+        Blind to the units of the columns, unlike any step; zero at a point where nothing more is to be had.
+        """
+        stage = self.stage(slots, np.empty((0, 1), np.int64))
+        first, kept, x = self.first, self.n_kept, slots.x
+        bend = np.zeros(x.size)
+        slot_curvature(self.rows, first, *slots, self.y, self.weight, self.offset, self.loss, np.empty(x.size), bend)
+        g = np.concatenate([np.full(first, stage.mu_ones), stage.mu[slots.column[first:]]])
+        g[first:] += self.l2 * x[first:]
+        bend[first:] += self.l2
+        chosen, pull = x[kept:], g[kept:]
+        if self.positive:
+            pull[(chosen == 0.0) & (pull > 0.0)] = 0.0  # held at zero
+        square, outwards = float(np.sum(chosen * chosen)), float(np.sum(pull * chosen))
+        if square >= (self.radius * (1.0 - 1e-9)) ** 2 and outwards < 0.0:
+            pull -= outwards / square * chosen  # held by the ball
+        moving = g != 0.0
+        with np.errstate(divide="ignore", over="ignore"):
+            return float(np.sum(g[moving] ** 2 / (2.0 * bend[moving])))
 
     def _curvature_bounds(self) -> NDArray[np.float64]:
         """w̃_i times a bound of φ'' for each row; where φ'' is unbounded, its size around the start and the target."""
         bound = losses.curvature_bound(self.loss)
         if math.isfinite(bound):
             return self.weight * bound
-        return self.weight * start_curvature(self.loss, self.offset, self.y)
+        used = self.weight > 0
+        bounds = np.zeros(self.n)
+        bounds[used] = self.weight[used] * start_curvature(self.loss, self.offset[used], self.y[used])
+        return bounds
 
 
 def _check_weight(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
@@ -365,8 +403,10 @@ def _row_norms(
 
     for _ in ordered_map(part, _parts(rows)):
         pass
-    if not np.isfinite(square).all():
-        _explain_infinite(rows, int(np.flatnonzero(~np.isfinite(square))[0]))
+    if not (square <= LARGEST).all():
+        _explain_infinite(rows, int(np.flatnonzero(~(square <= LARGEST))[0]))
+    if max(top.max(), kept_square.max()) > 0.0 and square.max() < 1.0 / LARGEST:
+        raise ValueError("A must not be so small that the squares of all its entries underflow; rescale it")
     return top, square, kept_square
 
 
@@ -399,13 +439,27 @@ def sweep(
         dot_rows(rows, start, stop, index, first, x, full_x, slot_of, member, slope)
         for i in range(start, stop):
             z = slope[i] + constant + offset[i]
-            slope[i] = weight[i] * deriv(loss, z, y[i])
+            slope[i] = weighted_slope(loss, z, y[i], weight[i])
             slope_sum += slope[i]
             if weight[i] > 0.0:  # so that a row of weight zero cannot turn inf into NaN
                 loss_sum += weight[i] * value(loss, z, y[i])
         if total.size:
             add_rows(rows, start, stop, scale, slope, total)
     return loss_sum, slope_sum
+
+
+@kernel
+def slot_curvature(rows, first, column, x, slot_of, member, y, weight, offset, loss, a, out):
+    """out[s] = the mean over the rows of w̃ φ''(z) a_is²: the curvature of the data term along each slot."""
+    for i in range(y.size):
+        if weight[i] > 0.0:
+            gather(rows, i, column, first, slot_of, member, a)
+            z = offset[i]
+            for s in range(x.size):
+                z += a[s] * x[s]
+            bend = weight[i] * curvature(loss, z, y[i]) / y.size
+            for s in range(x.size):
+                out[s] += bend * a[s] * a[s]
 
 
 @kernel

@@ -73,7 +73,7 @@ class Progress(NamedTuple):
     step: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """The outcome of `minimize`.
 

@@ -20,6 +20,7 @@ from ..problem import Problem, Slots
 from ..result import History, Progress, Record, Result, Status
 
 PATIENCE = 20  # stages without a new best objective before a run counts as stalled
+UNREDEEMED = 0.05  # the share of the objective that the gradient may still promise at the end
 BLOW_UP = 100.0  # an objective this many times that of the start has diverged
 CHUNK_SECONDS = 0.03
 
@@ -51,10 +52,10 @@ class Overflow(Exception):
 class Clock:
     """The time since the start, and work in pieces short enough that Ctrl-C and the time limit are heard."""
 
-    def __init__(self, max_time: float | None, columns: int) -> None:
+    def __init__(self, max_time: float | None, numbers: int) -> None:
         self.start = time.perf_counter()
         self.limit = math.inf if max_time is None else max_time
-        self._chunk = max(16, min(4096, (1 << 22) // columns))  # in case every step looks at all columns
+        self._chunk = max(1, min(4096, (1 << 22) // numbers))  # a step may have to look at so many numbers
 
     @property
     def seconds(self) -> float:
@@ -74,7 +75,7 @@ class Clock:
                 raise Overflow
             if stop - start == self._chunk:
                 took = time.perf_counter() - began
-                self._chunk = max(16, int(self._chunk * min(4.0, CHUNK_SECONDS / max(took, 1e-9))))
+                self._chunk = max(1, int(self._chunk * min(4.0, CHUNK_SECONDS / max(took, 1e-9))))
             start = stop
             self.check()
 
@@ -121,79 +122,142 @@ def run(
     k: int,
     *,
     x0: ArrayLike | None,
+    intercept0: float,
     rng: np.random.Generator,
     callback: Callable[[Progress], Any] | None,
     max_time: float | None,
 ) -> Result:
     """Run the solver's stages until one of the stopping rules holds."""
-    clock = Clock(max_time, problem.d)
-    slots = problem.slots(k, x0)
+    clock = Clock(max_time, problem.d * getattr(solver, "batch_size", 1))
+    slots = problem.slots(k, x0, intercept0)
     best = Snapshot(slots)
     records: list[tuple[float, ...]] = []
     status = None
     gradients = 0
-    scale = 0.0
-    since_best = 0
-    mark = math.inf  # the objective that counted as progress last
+    rules = Stopping(solver.tol)
     try:
         for record in solver.iterate(problem, slots, rng, clock):
             stage = len(records)
             gradients += record.gradients
             records.append((record.objective, gradients, clock.seconds, *record[2:5]))
             if stage == 0:
-                scale = _scale(problem, slots, record.objective, x0)
-            blown = not record.objective - scale <= BLOW_UP * scale
-            if not math.isfinite(record.objective) or (blown and solver.stop_on_divergence):
-                status = _diverged(solver, problem, slots, records)
+                rules.begin(problem, slots, record.objective, x0)
+            finite = math.isfinite(record.objective) and bool(np.isfinite(slots.x).all())
+            if not finite or (rules.blown(record.objective) and solver.stop_on_divergence):
+                status = _diverged(solver, problem, k, records)
                 break
             best.keep_better(record.objective, slots)
             if callback is not None and stage > 0:
-                x = problem.vector(slots)
-                intercept = float(slots.x[0]) if problem.intercept else 0.0
-                told = Progress(
-                    stage, record.objective, x, intercept, support(x), gradients, clock.seconds, record.step
-                )
-                if callback(told):
-                    status = Status("stopped", f"the callback stopped the run after stage {stage}")
-                    break
-            small = solver.tol * max(1.0, abs(record.objective))
-            since_best = 0 if record.objective < mark - small else since_best + 1
-            mark = min(mark, record.objective) if since_best == 0 else mark
-            if stage > 0 and solver.tol > 0:
-                if record.change < small and record.support_changes == 0:
-                    message = f"stage {stage} changed the objective by {record.change:.2g} and the support not at all"
-                    status = Status("converged", message)
-                    break
-                if since_best >= PATIENCE:
-                    status = Status(
-                        "stalled", f"no stage of the last {PATIENCE} lowered the objective", solver.remedies["stalled"]
-                    )
-                    break
-            if stage >= solver.limit:
+                status = _tell(callback, problem, slots, stage, record, gradients, clock)
+            if status is None and stage > 0:
+                status = rules.judge(record, problem, slots, stage, solver)
+            if status is not None or stage >= solver.limit:
                 break
             clock.check()
         if status is None:
             remedy = "" if solver.tol == 0 else solver.remedies["stage limit"]
             status = Status("stage limit", f"all {solver.limit} stages done", remedy)
     except Overflow:
-        status = _diverged(solver, problem, slots, records)
+        status = _diverged(solver, problem, k, records)
     except TimeUp:
-        status = Status(
-            "time limit", f"max_time = {clock.limit:g} s is over", "give more time, or start again from x0=result.x"
-        )
+        message = f"max_time = {clock.limit:g} s is over"
+        status = Status("time limit", message, "give more time, or start again from x0=result")
     except KeyboardInterrupt:
-        status = Status("interrupted", "Ctrl-C", "start again from x0=result.x to go on")
-    if status in ("time limit", "interrupted"):  # the iterate under way may be better than the last snapshot
-        best.keep_better(_finite(problem.objective(slots)), slots)
+        status = Status("interrupted", "Ctrl-C", "start again from x0=result to go on")
+    if status in ("converged", "stage limit", "stopped"):
+        return _result(problem, slots, float(records[-1][0]), status, records)
+    if status in ("time limit", "interrupted"):
+        # The iterate under way may be better than the last snapshot; and Ctrl-C may have come in the middle of a copy.
+        # So both are built anew from their coefficients, and their objectives computed.
+        points, best = (best.slots, slots), Snapshot(problem.slots(k))
+        for point in points:
+            again = problem.slots(k, problem.vector(point), problem.constant(point))
+            best.keep_better(_finite(problem.objective(again)), again)
         if not records:  # not even the start had been looked at
             records.append((best.objective, 0, clock.seconds, 0, 1.0, math.nan))
-    if status in ("converged", "stage limit", "stopped"):
-        point, objective = slots, float(records[-1][0])
-    else:
-        point, objective = best.slots, best.objective
-    x = problem.vector(point)
-    intercept = float(point.x[0]) if problem.intercept else 0.0
-    return Result(x, intercept, support(x), objective, status, max(0, len(records) - 1), _history(records))
+    return _result(problem, best.slots, best.objective, status, records)
+
+
+class Stopping:
+    """When a run has converged, stalled or blown up."""
+
+    def __init__(self, tol: float) -> None:
+        self.tol = tol
+        self._scale = 0.0  # an ordinary objective of this problem
+        self._mark = math.inf  # the objective that counted as progress last
+        self._since = 0  # stages since then
+        self._quiet = 0  # stages in a row that changed the objective by less than tol
+
+    def begin(self, problem: Problem, slots: Slots, objective: float, x0: ArrayLike | None) -> None:
+        """The scale of things: the objective at zero, or at the start if that is larger."""
+        if not math.isfinite(objective):
+            raise ValueError(f"the objective is not finite at the start ({objective}); rescale y, offset or x0")
+        zero = abs(objective) if x0 is None else abs(problem.objective(slots._replace(x=np.zeros_like(slots.x))))
+        self._scale = max(abs(objective), zero) if math.isfinite(zero) else abs(objective)
+        self._mark = objective
+
+    def blown(self, objective: float) -> bool:
+        return not objective - self._scale <= BLOW_UP * self._scale
+
+    def judge(self, record: Record, problem: Problem, slots: Slots, stage: int, solver: Solver) -> Status | None:
+        """A status if the run is over.
+
+        Converged: a stage changed the objective by less than tol·max(|F|, 1) (or the objective at zero, if that is
+        below 1) and the support not at all, and the gradient promises nothing much either: else a step that is too
+        small, or a cycle, would count.  Also converged: many such stages in a row, whatever columns of no weight
+        they exchanged.
+        """
+        if self.tol == 0.0:
+            return None
+        small = self.tol * max(abs(record.objective), min(1.0, self._scale))
+        self._quiet = self._quiet + 1 if record.change < small else 0
+        self._since = 0 if record.objective < self._mark - small else self._since + 1
+        if self._since == 0:
+            self._mark = record.objective
+        settled = record.change < small and record.support_changes == 0
+        if not settled and max(self._quiet, self._since) < PATIENCE:
+            return None
+        promise = problem.promise(slots)
+        if (settled or self._quiet >= PATIENCE) and promise <= max(UNREDEEMED * abs(record.objective), 10.0 * small):
+            what = "and the support not at all" if settled else f"and so did the {PATIENCE - 1} before it"
+            return Status("converged", f"stage {stage} changed the objective by {record.change:.2g} {what}")
+        if self._since < PATIENCE:
+            return None
+        message = f"no stage of the last {PATIENCE} lowered the objective"
+        if promise > UNREDEEMED * abs(record.objective):
+            message += ", though the gradient on the support is far from zero"
+            return Status("stalled", message, "standardise the columns, or try another step")
+        return Status("stalled", message, solver.remedies["stalled"])
+
+
+def _tell(
+    callback: Callable[[Progress], Any],
+    problem: Problem,
+    slots: Slots,
+    stage: int,
+    record: Record,
+    gradients: int,
+    clock: Clock,
+) -> Status | None:
+    x = problem.vector(slots)
+    told = Progress(
+        stage, record.objective, x, problem.constant(slots), support(x), gradients, clock.seconds, record.step
+    )
+    answer = callback(told)
+    try:
+        stop = bool(answer)
+    except (TypeError, ValueError):
+        raise ValueError(f"callback must return something true or false, got {type(answer).__name__}") from None
+    return Status("stopped", f"the callback stopped the run after stage {stage}") if stop else None
+
+
+def _result(
+    problem: Problem, slots: Slots, objective: float, status: Status, records: list[tuple[float, ...]]
+) -> Result:
+    x = problem.vector(slots)
+    return Result(
+        x, problem.constant(slots), support(x), objective, status, max(0, len(records) - 1), _history(records)
+    )
 
 
 def _finite(value: float) -> float:
@@ -206,14 +270,6 @@ def _history(records: list[tuple[float, ...]]) -> History:
     return History(objective, gradients.astype(np.int64), seconds, changes.astype(np.int64), screened, step)
 
 
-def _scale(problem: Problem, slots: Slots, objective: float, x0: ArrayLike | None) -> float:
-    """The size of an ordinary objective: that at zero, or at the start if it is larger."""
-    if x0 is None:
-        return abs(objective)
-    zero = slots._replace(x=np.zeros_like(slots.x))
-    return max(abs(objective), abs(problem.objective(zero)))
-
-
-def _diverged(solver: Solver, problem: Problem, slots: Slots, records: list[tuple[float, ...]]) -> Status:
-    message, remedy = solver.explain_divergence(problem, slots.x.size - problem.n_kept, records[-1][-1])
+def _diverged(solver: Solver, problem: Problem, k: int, records: list[tuple[float, ...]]) -> Status:
+    message, remedy = solver.explain_divergence(problem, k, records[-1][-1])
     return Status("diverged", message, remedy)

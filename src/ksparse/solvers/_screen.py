@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import FINITE, SUMS, generic, inner
-from ..losses import deriv
+from ..losses import weighted_slope
 from ..matrix import CSR, gather, select
 from ..problem import Problem
 
@@ -39,9 +39,7 @@ class Screen(NamedTuple):
     mu: NDArray[np.float64]  # on the slots: the gradient part that all rows share
     edge: NDArray[np.float64]  # TOP: bound of |mu| off the slots; TAIL: the same for columns not listed
     # DRIFT, SINCE: how far mu may have moved since TOP and TAIL were found (HT-SAGA; zero elsewhere)
-    tally: NDArray[
-        np.int64
-    ]  # LOG: exchanges so far; LOOKS; SWAPS (both since the last reset); LISTED: length of `listed`
+    tally: NDArray[np.int64]  # LOG: exchanges so far; LOOKS and SWAPS since the reset; LISTED: length of `listed`
     listed: NDArray[np.int32]  # CSR: the columns with the largest |mu|, in no order
     cached: NDArray[Any]  # dense: row i on the slots (no rows: not in use)
     seen: NDArray[np.int64]  # the LOG position up to which cached[i] is right; -1: never filled
@@ -58,9 +56,9 @@ class Screen(NamedTuple):
 
 
 def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
-    """Room for one run: about 5 d numbers, and (if it draws rows: batch > 0) the rows on the slots, where they
-    are dense
-    and that is at most a quarter of the data."""
+    """Room for one run: about 5 d numbers, and the rows on the slots, if the run draws rows (batch > 0), they are
+    dense, and that is at most a quarter of the data.
+    """
     rows, n, d = problem.rows, problem.n, problem.d
     sparse = isinstance(rows, CSR)
     dtype = np.float64 if isinstance(rows, CSR) else rows.dtype
@@ -143,15 +141,15 @@ def dot(a, x):
 def push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
     """Add row i, the b-th of its batch, to the step: δ = share·(slope now − slope remembered) and g (+)= δ a.
 
-    Returns |δ|.  The only place where kernels meet predictions and losses: several outputs need a rule for a matrix x
-    (a column an output, the norm of δ returned), and no other kernel changes.
+    Returns |δ|.  Here alone the stochastic kernels meet predictions and losses; for several outputs it gets a rule for
+    a matrix x (a column an output), and returns the norm of δ.
     """
 
 
 @push.rule(np.ndarray)
 def _(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
     z = dot(a, x) + offset[i]
-    delta = (weight[i] * deriv(loss, z, y[i]) - slope[i]) * share
+    delta = (weighted_slope(loss, z, y[i], weight[i]) - slope[i]) * share
     deltas[b] = delta
     if b == 0:
         for s in range(a.size):
@@ -197,13 +195,18 @@ def project(x, limits):
     """Π_ω on the chosen slots."""
     if limits.radius == np.inf:
         return
+    top = 0.0
+    for s in range(limits.kept, x.size):
+        top = max(top, abs(x[s]))
+    if top == 0.0 or not top < np.inf:
+        return
     square = 0.0
     for s in range(limits.kept, x.size):
-        square += x[s] * x[s]
+        square += (x[s] / top) * (x[s] / top)  # cannot overflow
     norm = np.sqrt(square)
-    if norm > limits.radius:
+    if norm * top > limits.radius:
         for s in range(limits.kept, x.size):
-            x[s] *= limits.radius / norm
+            x[s] = (x[s] / top) * (limits.radius / norm)
 
 
 @inner(hot=True)
@@ -265,15 +268,17 @@ def settle(found, slots, screen, mu, kept):
             if abs(new_b[c]) == cut:
                 score[ties] = -new[c]
                 ties += 1
-        last = -int(select(score, ties, k - above))
+        last = -int(select(score, ties, max(1, k - above)))
     top = screen.edge[TOP]
     stale = False
     s = kept
     for c in range(found):
         j = new[c]
         if abs(new_b[c]) > cut or (abs(new_b[c]) == cut and j <= last):
-            while abs(x[s]) > cut or (abs(x[s]) == cut and column[s] <= last):
+            while s < x.size and (abs(x[s]) > cut or (abs(x[s]) == cut and column[s] <= last)):
                 s += 1
+            if s == x.size:  # only if a NaN is about
+                break
             stale |= abs(mu[j]) >= top
             top = max(top, abs(mu[column[s]]))
             exchange(s, j, column, slots.slot_of, slots.member, screen.log, screen.tally)
@@ -328,7 +333,8 @@ def _(rows, idx, t, slots, screen, mu, eta, positive, least):
                 reached += 1
     # where the rows have no entry, b is -eta mu_j: only the columns with the largest |mu| can matter
     found = 0
-    if eta * (screen.edge[TAIL] + screen.edge[SINCE]) * (1.0 + 8 * UNIT) >= least:
+    tail = eta * (screen.edge[TAIL] + screen.edge[SINCE]) * (1.0 + 8 * UNIT)
+    if tail > 0.0 and tail >= least:
         found = scan(total, mu, slot_of, new, new_b, eta, positive, least)
     else:
         for c in range(screen.tally[LISTED]):
@@ -382,40 +388,46 @@ def scan(total, mu, slot_of, new, new_b, eta, positive, least):
 
 # --- the largest |mu| off the slots ----------------------------------------------------------------------------------
 @inner
-def begin(rows, slots, screen, mu, mu_ones, first):
-    """Start from a new mu: its values on the slots, and its largest ones off them."""
+def begin(rows, slots, screen, mu, mu_ones, first, positive):
+    """Start from a new mu: its values on the slots, and its largest ones off them.  Returns whether all are finite."""
+    infinite = 0
+    for j in range(mu.size):
+        infinite += not abs(mu[j]) < np.inf
+    if infinite:
+        return False
     if first:
         screen.mu[0] = mu_ones
     for s in range(first, slots.x.size):
         screen.mu[s] = mu[slots.column[s]]
-    survey(rows, slots, screen, mu)
+    survey(rows, slots, screen, mu, positive)
+    return True
 
 
 @generic
-def survey(rows, slots, screen, mu):
-    """Find the largest |mu| off the slots afresh, in O(d)."""
+def survey(rows, slots, screen, mu, positive):
+    """Find the largest |mu| off the slots afresh, in O(d); only negative mu count if coefficients must be positive."""
 
 
 @survey.rule(np.ndarray)
-def _(rows, slots, screen, mu):
+def _(rows, slots, screen, mu, positive):
     screen.edge[DRIFT] = 0.0
     screen.edge[SINCE] = 0.0
     find_top(rows, slots, screen, mu)
 
 
 @survey.rule(CSR)
-def _(rows, slots, screen, mu):
+def _(rows, slots, screen, mu, positive):
     listed, score = screen.listed, screen.score
     screen.edge[DRIFT] = 0.0
     screen.edge[SINCE] = 0.0
     cut = 0.0
     if listed.size < mu.size:
         for j in range(mu.size):
-            score[j] = abs(mu[j])
+            score[j] = max(-mu[j], 0.0) if positive else abs(mu[j])
         cut = select(score, mu.size, listed.size)
     count = 0
     for j in range(mu.size):
-        if abs(mu[j]) > cut:
+        if (max(-mu[j], 0.0) if positive else abs(mu[j])) > cut:
             listed[count] = j
             count += 1
     screen.tally[LISTED] = count

@@ -21,8 +21,8 @@ def stage_steps(problem: Problem, stage: Stage, slots: Slots, screen: Screen, et
 @kernel
 def run_steps(loss, stage, start, stop, eta, limits, slots, screen):
     """Take the steps start..stop of a stage; return the step reached (less than `stop` if the numbers overflowed)."""
-    if start == 0:
-        begin(stage.rows, slots, screen, stage.mu, stage.mu_ones, limits.first)
+    if start == 0 and not begin(stage.rows, slots, screen, stage.mu, stage.mu_ones, limits.first, limits.positive):
+        return start
     t = start
     while t < stop:
         t, must_look = glide(loss, stage, t, stop, eta, limits, slots, screen)
@@ -45,6 +45,7 @@ def glide(loss, stage, start, stop, eta, limits, slots, screen):
     a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
     batch = idx.shape[1]
     share = 1.0 / batch
+    crowded = column.size - limits.first < slot_of.size  # are there columns off the slots at all?
     for t in range(start, stop):
         reach = 0.0
         for b in range(batch):
@@ -53,7 +54,7 @@ def glide(loss, stage, start, stop, eta, limits, slots, screen):
             reach += row_max[i] * push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope)
         if not reach < np.inf:
             return t, False
-        bound = inflated(eta, reach, edge, batch)
+        bound = inflated(eta, reach, edge, batch) if crowded else 0.0
         if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
             return t, True
         project(x, limits)

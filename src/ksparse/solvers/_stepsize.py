@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._validate import check_choice, check_number
-from ..losses import curvature_bound
 from ..problem import Problem
 
 GROW, REGROW, SHRINK = 2.0, 1.1, 0.5  # chosen on raw and standardised data of several kinds
+LARGEST = 1e100
 SLACK = 1e-12  # a rise of the objective by this share is rounding
 
 
 class StepControl:
-    """The rule behind ``step="auto"``: double the step every stage until a stage raises the objective; that
-    stage is taken back and the
-    step halved, and from then on it grows by a tenth a stage.
+    """The rule behind ``step="auto"``.
 
-    With any other step it accepts everything and changes nothing.
+    The step doubles every stage until one raises the objective; that stage is taken back and the step halved, and
+    from then on it grows by a tenth a stage.  With any other step everything is accepted and nothing changed.
     """
 
     def __init__(self, step: Any, eta: float) -> None:
@@ -33,7 +33,7 @@ class StepControl:
             return True
         accepted = change <= SLACK * abs(before)  # false for NaN
         if accepted:
-            self.eta *= self._growth
+            self.eta = min(self.eta * self._growth, LARGEST)
         else:
             self.eta *= SHRINK
             self._growth = REGROW
@@ -50,42 +50,27 @@ def check_step(step: Any, names: tuple[str, ...]) -> Any:
         raise ValueError(f"{error}; or one of {', '.join(map(repr, names))}") from None
 
 
-def stochastic_step(step: Any, problem: Problem, k: int) -> float:
+def stochastic_step(step: Any, problem: Problem, k: int, check: Callable[[], None]) -> float:
     """The step of a stochastic method in units of ∇F: a number as it is, or the paper's rules by name."""
     if step == "spectral":
-        return inverse(problem.top_eigenvalue(), 2.0)
+        return inverse(problem.top_eigenvalue(check), 2.0)
     if step == "theory":
         # L_{3k+K} with K <= k, the restricted smoothness of section 3.2
         smoothness = problem.restricted_smoothness(min(problem.d, 4 * k))
         if not np.isfinite(smoothness):
-            raise ValueError(
-                "step='theory' needs a loss of bounded curvature, which this one has not; use step='auto' or a number"
-            )
+            raise ValueError("step='theory' needs a loss of bounded curvature; use step='auto' or a number")
         return inverse(smoothness, 0.125)
     if step == "auto":
         return inverse(problem.smoothness(k), 0.5)
     return float(step)
 
 
-def stochastic_advice(problem: Problem, k: int, step: float) -> tuple[str, str]:
-    """Message and remedy for a stochastic run that diverged."""
+def divergence_advice(problem: Problem, k: int, step: float) -> tuple[str, str]:
+    """Message and remedy for a run that diverged."""
     safe = inverse(problem.smoothness(k), 1.0)
-    return f"step {step:.3g} is above 1/L = {safe:.3g} of these rows", f"try {safe / 4:.2g} or step='auto'"
-
-
-def batch_advice(problem: Problem, step: float) -> tuple[str, str]:
-    """Message and remedy for a full-gradient run that diverged."""
-    bound = curvature_bound(problem.loss)
-    if not np.isfinite(bound):
-        return f"step {step:.3g} is too large for these rows", f"try {step / 10:.2g} or step='auto'"
-    largest = bound * float(problem.weight.max()) * problem.top_eigenvalue() / problem.n + problem.l2
-    safe = inverse(largest, 1.0)
     if step <= safe:
-        return f"step {step:.3g} (in units of the mean loss) let the objective grow", "try step='auto', or a larger l2"
-    return (
-        f"step {step:.3g} is above 1/L = {safe:.3g} (in units of the mean loss) of these rows",
-        f"try {safe:.2g} or step='auto'",
-    )
+        return f"step {step:.3g} let the objective grow", f"try {step / 10:.2g}, a larger k or step='auto'"
+    return f"step {step:.3g} is above 1/L = {safe:.3g} of these rows", f"try {safe / 4:.2g} or step='auto'"
 
 
 def inverse(curvature: float, factor: float) -> float:

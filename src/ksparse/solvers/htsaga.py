@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import inner, kernel
-from .._validate import check_count, check_number
-from ..matrix import add_rows
+from .._validate import check_count, check_flag, check_number, store
+from ..matrix import add_row, add_rows
 from ..problem import Problem, Slots, Stage
 from ..result import Record
 from ._run import Clock, Overflow, Snapshot
@@ -38,7 +38,7 @@ from ._screen import (
     reset_tally,
     survey,
 )
-from ._stepsize import StepControl, check_step, stochastic_advice, stochastic_step
+from ._stepsize import StepControl, check_step, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ class HTSAGA:
     tol, stop_on_divergence
         As in `HTSVRG`.
 
-    Notes ----- The published condition for its convergence does not hold together (its Lyapunov argument drops
+    Notes
+    -----
+    The published condition for its convergence does not hold together (its Lyapunov argument drops
     a term); the algorithm is sound in practice.
 
     References
@@ -91,9 +93,13 @@ class HTSAGA:
     }
 
     def __post_init__(self) -> None:
-        check_step(self.step, ("auto", "theory", "spectral"))
-        check_count(self.epochs, "epochs")
-        check_number(self.tol, "tol")
+        store(
+            self,
+            step=check_step(self.step, ("auto", "theory", "spectral")),
+            epochs=check_count(self.epochs, "epochs"),
+            tol=check_number(self.tol, "tol"),
+            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
+        )
 
     @property
     def limit(self) -> int:
@@ -101,9 +107,11 @@ class HTSAGA:
 
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         n = problem.n
-        control = StepControl(self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept))
+        control = StepControl(
+            self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
+        )
         screen = make_screen(problem, slots.x.size, 1)
-        table = Table(np.zeros(n), np.zeros(n, np.bool_), np.empty(n, np.int64), np.zeros(1, np.int64))
+        log = Log(np.empty(n, np.int64), np.empty(n), np.zeros(n), np.zeros(2, np.int64))
         nothing = np.empty((0, 1), np.int64)
         stage = problem.stage(slots, nothing)
         fresh = True  # is `stage` the table at the present point?
@@ -114,7 +122,7 @@ class HTSAGA:
             idx = rng.integers(0, n, size=n).reshape(n, 1)
             stage = stage._replace(idx=idx)
             try:
-                clock.steps(epoch_steps(problem, stage, table, fresh, slots, screen, eta), n)
+                clock.steps(epoch_steps(problem, stage, log, fresh, slots, screen, eta), n)
                 objective = problem.objective(slots)
             except Overflow:
                 if not control.adaptive:
@@ -134,42 +142,46 @@ class HTSAGA:
             yield Record(start.objective, gradients, int(screen.tally[SWAPS]), screened, eta, abs(change))
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return stochastic_advice(problem, k, step)
+        return divergence_advice(problem, k, step)
 
 
-class Table(NamedTuple):
-    """The changes of the slopes that the average off the slots does not know yet."""
+class Log(NamedTuple):
+    """The changes of the table that the average off the slots does not know yet: the latest in order, older summed."""
 
-    change: NDArray[np.float64]
-    waiting: NDArray[np.bool_]  # is the row in the queue?
-    queue: NDArray[np.int64]
-    length: NDArray[np.int64]  # of the queue
+    row: NDArray[np.int64]
+    share: NDArray[np.float64]  # change of the row's slope, over n
+    older: NDArray[np.float64]  # per row: shares that found no room
+    length: NDArray[np.int64]  # [entries in the log, is anything in `older`?]
 
 
 def epoch_steps(
-    problem: Problem, stage: Stage, table: Table, fresh: bool, slots: Slots, screen: Screen, eta: float
+    problem: Problem, stage: Stage, log: Log, fresh: bool, slots: Slots, screen: Screen, eta: float
 ) -> Callable[[int, int], int]:
     """The steps of an epoch as a function of (start, stop), for `Clock.steps`."""
     limits = problem.limits
     reset_tally(screen)
     return lambda start, stop: run_saga(
-        problem.loss, stage, table, fresh and start == 0, start, stop, eta, limits, slots, screen
+        problem.loss, stage, log, fresh and start == 0, start, stop, eta, limits, slots, screen
     )
 
 
 @kernel
-def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen):
+def run_saga(loss, stage, log, fresh, start, stop, eta, limits, slots, screen):
     """Take the steps start..stop of an epoch; return the step reached (less than `stop` if the numbers overflowed)."""
     rows, mu = stage.rows, stage.mu
     if fresh:
-        forget(table)
-        begin(rows, slots, screen, mu, stage.mu_ones, limits.first)
+        log.length[0] = 0
+        if log.length[1]:
+            log.older[:] = 0.0
+            log.length[1] = 0
+        if not begin(rows, slots, screen, mu, stage.mu_ones, limits.first, limits.positive):
+            return start
     t = start
     while t < stop:
-        t, must_look = glide(loss, stage, table, t, stop, eta, limits, slots, screen)
+        t, must_look = glide(loss, stage, log, t, stop, eta, limits, slots, screen)
         if must_look:
             i, delta = stage.idx[t, 0], screen.delta[0]
-            catch_up(rows, table, slots, screen, mu)
+            catch_up(rows, log, slots, screen, mu, limits.positive)
             bound = inflated(eta, abs(delta) * stage.row_max[i], screen.edge, 1)
             if count_low(slots.x, limits.kept, bound) > 0:
                 look(rows, stage.idx, t, slots, screen, mu, eta, limits)
@@ -181,7 +193,7 @@ def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen)
                 screen.tally[LOOKS] += 1  # whole rows were read
             project(slots.x, limits)
             remember(
-                i, delta, stage.slope, stage.row_max, table.change, table.waiting, table.queue, table.length,
+                i, delta, stage.slope, stage.row_max, log.row, log.share, log.older, log.length,
                 screen.a, screen.mu, screen.edge,
             )  # fmt: skip
             t += 1
@@ -191,63 +203,62 @@ def run_saga(loss, stage, table, fresh, start, stop, eta, limits, slots, screen)
 
 
 @inner
-def glide(loss, stage, table, start, stop, eta, limits, slots, screen):
+def glide(loss, stage, log, start, stop, eta, limits, slots, screen):
     """Steps in O(k), up to the first that needs a look (see HT-SVRG's)."""
     rows, idx, y, weight, offset, slope = stage.rows, stage.idx, stage.y, stage.weight, stage.offset, stage.slope
     row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
-    cached, seen, log, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
+    cached, seen, exchanges, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
     a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
-    change, waiting, queue, length = table
+    log_row, log_share, older, length = log
+    crowded = column.size - limits.first < slot_of.size  # are there columns off the slots at all?
     for t in range(start, stop):
         i = idx[t, 0]
-        fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
+        fetch(rows, i, column, limits.first, slot_of, member, cached, seen, exchanges, tally, a)
         reach = row_max[i] * push(x, a, g, deltas, 0, 1.0, loss, i, y, weight, offset, slope)
         if not reach < np.inf:
             return t, False
-        bound = inflated(eta, reach, edge, 1)
+        bound = inflated(eta, reach, edge, 1) if crowded else 0.0
         if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
             return t, True
         project(x, limits)
-        remember(i, deltas[0], slope, row_max, change, waiting, queue, length, a, mu, edge)
+        remember(i, deltas[0], slope, row_max, log_row, log_share, older, length, a, mu, edge)
     return stop, False
 
 
 @inner(hot=True)
-def remember(i, delta, slope, row_max, change, waiting, queue, length, a, slot_mu, edge):
-    """Enter the new slope of row i: on the slots the average follows at once, elsewhere it is queued and bounded."""
+def remember(i, delta, slope, row_max, log_row, log_share, older, length, a, slot_mu, edge):
+    """Enter the new slope of row i: on the slots the average follows at once, elsewhere it is logged and bounded."""
     share = delta / slope.size
     for s in range(a.size):
         slot_mu[s] += share * a[s]
     slope[i] += delta
-    change[i] += delta
-    if not waiting[i]:
-        waiting[i] = True
-        queue[length[0]] = i
-        length[0] += 1
+    if length[0] == log_row.size:
+        for q in range(length[0]):
+            older[log_row[q]] += log_share[q]
+        length[0] = 0
+        length[1] = 1
+    log_row[length[0]] = i
+    log_share[length[0]] = share
+    length[0] += 1
     moved = abs(share) * row_max[i] * (1.0 + 1e-9)  # more than the rounding of this long sum
     edge[DRIFT] += moved
     edge[SINCE] += moved
 
 
 @inner
-def forget(table):
-    for q in range(table.length[0]):
-        table.waiting[table.queue[q]] = False
-        table.change[table.queue[q]] = 0.0
-    table.length[0] = 0
+def catch_up(rows, log, slots, screen, mu, positive):
+    """Bring the average up to date on all columns.
 
-
-@inner
-def catch_up(rows, table, slots, screen, mu):
-    """Bring the average up to date on all columns."""
-    share = 1.0 / table.change.size
-    if 2 * table.length[0] > table.change.size:
-        add_rows(rows, 0, table.change.size, share, table.change, mu)
-    else:
-        for q in range(table.length[0]):
-            add_rows(rows, table.queue[q], table.queue[q] + 1, share, table.change, mu)
-    forget(table)
+    Entry by entry as on the slots, so that equal columns get equal bits and ties fall as they should.
+    """
+    if log.length[1]:
+        add_rows(rows, 0, log.older.size, 1.0, log.older, mu)
+        log.older[:] = 0.0
+        log.length[1] = 0
+    for q in range(log.length[0]):
+        add_row(rows, log.row[q], log.share[q], mu)
+    log.length[0] = 0
     screen.edge[DRIFT] = 0.0
     find_top(rows, slots, screen, mu)
-    if screen.edge[SINCE] > 0.0 and screen.edge[TOP] <= screen.edge[TAIL] + screen.edge[SINCE]:
-        survey(rows, slots, screen, mu)
+    if screen.edge[TAIL] > 0.0 and screen.edge[TOP] <= screen.edge[TAIL] + screen.edge[SINCE]:
+        survey(rows, slots, screen, mu, positive)

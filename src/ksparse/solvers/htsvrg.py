@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import check_choice, check_count, check_number
+from .._validate import check_choice, check_count, check_flag, check_number, store
 from ..problem import Problem, Slots
 from ..result import Record
 from ._run import Clock, Overflow, Snapshot
 from ._screen import LOOKS, SWAPS, forget_rows, make_screen
 from ._steps import stage_steps
-from ._stepsize import StepControl, check_step, stochastic_advice, stochastic_step
+from ._stepsize import StepControl, check_step, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,25 @@ class HTSVRG:
     }
 
     def __post_init__(self) -> None:
-        check_step(self.step, ("auto", "theory", "spectral"))
-        if self.m is not None:
-            check_count(self.m, "m")
-        check_count(self.stages, "stages")
-        check_choice(self.output, "output", ("last", "random"))
-        check_count(self.batch_size, "batch_size")
-        check_number(self.tol, "tol")
+        store(
+            self,
+            step=check_step(self.step, ("auto", "theory", "spectral")),
+            m=None if self.m is None else check_count(self.m, "m"),
+            stages=check_count(self.stages, "stages"),
+            output=check_choice(self.output, "output", ("last", "random")),
+            batch_size=check_count(self.batch_size, "batch_size"),
+            tol=check_number(self.tol, "tol"),
+            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
+        )
 
     @property
     def limit(self) -> int:
         return self.stages
 
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
-        control = StepControl(self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept))
+        control = StepControl(
+            self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
+        )
         m = 3 * problem.n if self.m is None else self.m
         screen = make_screen(problem, slots.x.size, self.batch_size)
         idx, steps = self._draw(rng, problem.n, m)
@@ -112,6 +117,8 @@ class HTSVRG:
             gradients = done * self.batch_size
             last = number == self.stages
             if not last:
+                stage = stage._replace(idx=idx[:0].copy())  # the old draws go before the new ones come
+                del idx
                 idx, steps = self._draw(rng, problem.n, m)
             if not overflowed:
                 if last:
@@ -139,4 +146,4 @@ class HTSVRG:
         return idx, int(rng.integers(0, m)) if self.output == "random" else m
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return stochastic_advice(problem, k, step)
+        return divergence_advice(problem, k, step)

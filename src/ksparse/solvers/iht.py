@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._validate import check_count, check_number
+from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots
 from ..result import Record
 from ._run import Clock
-from ._stepsize import batch_advice
+from ._stepsize import divergence_advice
 from .pgd import fixed_descent
 
 
@@ -32,7 +32,9 @@ class IHT:
     tol, stop_on_divergence
         As in `HTSVRG`.
 
-    References ---------- Blumensath & Davies, *Iterative hard thresholding for compressed sensing*, Applied and
+    References
+    ----------
+    Blumensath & Davies, *Iterative hard thresholding for compressed sensing*, Applied and
     Computational Harmonic Analysis 27(3), 2009; paper, section 2.
 
     Examples
@@ -54,8 +56,12 @@ class IHT:
     }
 
     def __post_init__(self) -> None:
-        check_count(self.iterations, "iterations")
-        check_number(self.tol, "tol")
+        store(
+            self,
+            iterations=check_count(self.iterations, "iterations"),
+            tol=check_number(self.tol, "tol"),
+            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
+        )
 
     @property
     def limit(self) -> int:
@@ -65,5 +71,5 @@ class IHT:
         return fixed_descent(problem, slots, clock, float(problem.n))
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        message, _ = batch_advice(problem, step)
+        message, _ = divergence_advice(problem, k, step)
         return message, "scale A (rows of variance 1/n), or use PGD, which chooses its step"

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._jit import kernel
-from .._validate import check_count, check_number
+from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots, Stage
 from ..result import Record
-from ._run import Clock, Snapshot
+from ._run import Clock, Overflow, Snapshot
 from ._screen import SWAPS, descend, least_score, make_screen, project, scan, settle
-from ._stepsize import batch_advice, check_step, inverse
+from ._stepsize import check_step, divergence_advice, inverse
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower the objective
 NO_ROWS = np.empty((0, 1), np.int64)
@@ -37,7 +37,9 @@ class PGD:
     tol, stop_on_divergence
         As in `HTSVRG`.
 
-    References ---------- Jain, Tewari & Kar, *On iterative hard thresholding methods for high-dimensional
+    References
+    ----------
+    Jain, Tewari & Kar, *On iterative hard thresholding methods for high-dimensional
     M-estimation*, NIPS 2014; Barzilai & Borwein, *Two-point step size gradient methods*, IMA Journal of
     Numerical Analysis 8(1), 1988.
 
@@ -61,9 +63,13 @@ class PGD:
     }
 
     def __post_init__(self) -> None:
-        check_step(self.step, ("auto", "spectral"))
-        check_count(self.iterations, "iterations")
-        check_number(self.tol, "tol")
+        store(
+            self,
+            step=check_step(self.step, ("auto", "spectral")),
+            iterations=check_count(self.iterations, "iterations"),
+            tol=check_number(self.tol, "tol"),
+            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
+        )
 
     @property
     def limit(self) -> int:
@@ -73,11 +79,11 @@ class PGD:
         if self.step == "auto":
             return adaptive_descent(problem, slots, clock)
         spectral = self.step == "spectral"
-        eta = inverse(problem.top_eigenvalue() / problem.n, 2.0) if spectral else float(self.step)
+        eta = inverse(problem.top_eigenvalue(clock.check) / problem.n, 2.0) if spectral else float(self.step)
         return fixed_descent(problem, slots, clock, eta)
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return batch_advice(problem, step)
+        return divergence_advice(problem, k, step)
 
 
 def fixed_descent(problem: Problem, slots: Slots, clock: Clock, eta: float) -> Iterator[Record]:
@@ -99,6 +105,8 @@ def adaptive_descent(problem: Problem, slots: Slots, clock: Clock) -> Iterator[R
     stage = problem.stage(slots, NO_ROWS)
     spare = None
     eta = inverse(problem.smoothness(slots.x.size), 1.0)
+    if not np.isfinite(stage.mu).all():
+        raise Overflow
     before = Snapshot(slots, stage.value)
     yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
     while True:
@@ -115,7 +123,7 @@ def adaptive_descent(problem: Problem, slots: Slots, clock: Clock) -> Iterator[R
             spare = trial
             before.give(slots)
             eta *= 0.5
-            if eta * math.sqrt(square + 1.0) < 1e-300 or square <= 1e-30 * (1.0 + float(slots.x @ slots.x)):
+            if eta < 1e-200 or square <= 1e-30 * (1.0 + float(np.sum(slots.x**2))):
                 # no step lowers the objective: this is a fixed point to rounding
                 trial, changes, square = stage, 0, 0.0
                 break
@@ -136,9 +144,11 @@ def batch_step(problem: Problem, stage: Stage, slots: Slots, screen: Any, eta: f
 def difference(old: Slots, new: Slots, first: int, before: Stage, after: Stage, l2: float) -> tuple[float, float]:
     """‖Δx‖² and Δx·Δ∇F between two iterates, the intercept included."""
     columns = np.union1d(old.column[first:], new.column[first:])
-    move = _on(new, columns, first) - _on(old, columns, first)
-    turn = after.mu[columns] - before.mu[columns] + l2 * move
-    square, product = float(move @ move), float(move @ turn)
+    move = _on(new, columns) - _on(old, columns)
+    with np.errstate(over="ignore", invalid="ignore"):  # a trial that overflowed is refused for its objective
+        turn = after.mu[columns] - before.mu[columns] + l2 * move
+        # sums, not BLAS: the same bits whatever its threads
+        square, product = float(np.sum(move * move)), float(np.sum(move * turn))
     if first:
         shift = float(new.x[0] - old.x[0])
         square += shift * shift
@@ -146,7 +156,7 @@ def difference(old: Slots, new: Slots, first: int, before: Stage, after: Stage, 
     return square, product
 
 
-def _on(slots: Slots, columns: Any, first: int) -> Any:
+def _on(slots: Slots, columns: Any) -> Any:
     at = slots.slot_of[columns]
     return np.where(at >= 0, slots.x[np.maximum(at, 0)], 0.0)
 

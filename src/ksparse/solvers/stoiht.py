@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._validate import check_count, check_number
+from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots, Stage
 from ..result import Record
 from ._run import Clock
 from ._screen import LOOKS, SWAPS, make_screen
 from ._steps import stage_steps
-from ._stepsize import check_step, stochastic_advice, stochastic_step
+from ._stepsize import check_step, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class StoIHT:
     tol, stop_on_divergence
         As in `HTSVRG`.
 
-    References ---------- Nguyen, Needell & Woolf, *Linear convergence of stochastic iterative greedy algorithms
+    References
+    ----------
+    Nguyen, Needell & Woolf, *Linear convergence of stochastic iterative greedy algorithms
     with sparse constraints*, IEEE Transactions on Information Theory 63(11), 2017, Algorithm 1, with uniform
     probabilities.
 
@@ -63,17 +65,21 @@ class StoIHT:
     }
 
     def __post_init__(self) -> None:
-        check_step(self.step, ("auto", "theory", "spectral"))
-        check_count(self.epochs, "epochs")
-        check_count(self.batch_size, "batch_size")
-        check_number(self.tol, "tol")
+        store(
+            self,
+            step=check_step(self.step, ("auto", "theory", "spectral")),
+            epochs=check_count(self.epochs, "epochs"),
+            batch_size=check_count(self.batch_size, "batch_size"),
+            tol=check_number(self.tol, "tol"),
+            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
+        )
 
     @property
     def limit(self) -> int:
         return self.epochs
 
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
-        eta = stochastic_step(self.step, problem, slots.x.size - problem.n_kept)
+        eta = stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
         screen = make_screen(problem, slots.x.size, self.batch_size)
         steps = max(1, problem.n // self.batch_size)
         nothing = np.zeros(problem.n)
@@ -93,4 +99,4 @@ class StoIHT:
             yield Record(objective, steps * self.batch_size, swaps, screened, eta, abs(objective - before))
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return stochastic_advice(problem, k, step)
+        return divergence_advice(problem, k, step)
