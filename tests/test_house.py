@@ -15,6 +15,7 @@ ROOT = Path(ksparse.__file__).parent
 LAYERS = [
     {"_jit", "_validate", "_threads"},
     {"operators", "losses", "matrix", "result"},
+    {"passes"},
     {"problem"},
     {"solvers"},
     {"_minimize"},

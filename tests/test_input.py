@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -34,8 +37,8 @@ CASES = {
     "complex y": ({"y": Y + 1j}, "y must hold real numbers"),
     "short y": ({"y": Y[:5]}, r"y must have one number a row, that is shape \(6,\), got shape \(5,\)"),
     "wide y": ({"y": np.ones((6, 2))}, r"y must have one number a row.*got shape \(6, 2\)"),
-    "text in A": ({"A": np.array([["a"] * 4] * 6)}, "A must hold numbers"),
-    "complex A": ({"A": A + 1j}, "A must be real"),
+    "text in A": ({"A": np.array([["a"] * 4] * 6)}, "A must hold real numbers"),
+    "complex A": ({"A": A + 1j}, "A must hold real numbers, got complex128"),
     "flat A": ({"A": A[:, 0]}, r"A must be a matrix.*got shape \(6,\)"),
     "no rows": ({"A": A[:0], "y": Y[:0]}, "at least one row and one column"),
     "no columns": ({"A": A[:, :0]}, "at least one row and one column"),
@@ -87,6 +90,27 @@ CASES = {
         {"solver": "svrg"},
         "solver must be one of 'ht-svrg', 'ht-saga', 'pgd', 'iht', 'stoiht', got 'svrg'",
     ),
+    "masked y": ({"y": np.ma.masked_array(Y, mask=Y > 0)}, "y has masked entries; fill or drop"),
+    "masked A": ({"A": np.ma.masked_array(A, mask=A > 1)}, "A has masked entries; fill or drop"),
+    "dates in A": ({"A": np.zeros((6, 4), "M8[s]")}, "A must hold real numbers, got dtype datetime64"),
+    "digits as text": ({"A": np.array([["1"] * 4] * 6)}, "A must hold real numbers, got dtype <U1"),
+    "text in objects": ({"y": np.array([1, 2, "3", 4, 5, 6], object)}, "y must hold real numbers, got '3' at index 2"),
+    "missing": (
+        {"A": pd.DataFrame(A).astype("Float64").mask(lambda t: t > 1.2)},
+        "A must hold real numbers, got <NA> at row|A must be finite, got nan",
+    ),
+    "ragged": ({"A": [[1.0, 2.0], [3.0]]}, "A must be an array, got a list whose parts differ"),
+    "sparse y": ({"y": sparse.csr_array(Y[:, None])}, "y must be dense, got csr_array; .toarray"),
+    "huge integer": ({"l2": 10**400}, "l2 must be a number"),
+    "complex l2": ({"l2": 1 + 0j}, "l2 must be a number"),
+    "seed": ({"random_state": "a"}, "random_state must be None, a non-negative integer or a numpy Generator, got 'a'"),
+    "negative seed": ({"random_state": -1}, "random_state must be"),
+    "intercept": ({"intercept": "no"}, "intercept must be True or False, got 'no'"),
+    "positive": ({"positive": 1}, "positive must be True or False, got 1"),
+    "answer": ({"callback": lambda p: np.zeros(2)}, "callback must return something true or false, got ndarray"),
+    "tiny A": ({"A": A * 1e-160}, "A must not be so small that the squares"),
+    "huge y": ({"y": Y * 1e200}, "the objective is not finite at the start"),
+    "all kept": ({"always_keep": [0, 1, 2, 3]}, "always_keep must leave columns to choose from"),
     "callback": ({"callback": 3}, "callback must be a function"),
     "max_time": ({"max_time": 0}, "max_time must be a number above 0"),
 }
@@ -132,6 +156,10 @@ def test_solvers_refuse(solver, setting, text):
 def test_numpy_scalars_are_numbers():
     result = minimize(A, Y, np.int64(2), solver=HTSVRG(step=np.float32(0.1), stages=np.int32(3)), l2=np.float64(0.1))
     assert result.n_stages <= 3
+    solver = HTSVRG(batch_size=np.uint8(10), stages=np.int8(127), tol=Decimal("1e-6"), m=np.int8(100))
+    assert (solver.batch_size, solver.stages, solver.tol, solver.m) == (10, 127, 1e-6, 100)
+    assert all(type(v) in (int, float) for v in (solver.batch_size, solver.stages, solver.tol, solver.m))
+    minimize(A, Y, 2, solver=solver, random_state=0)
     np.testing.assert_array_equal(minimize(A, Y[:, None], 2, random_state=0).x, minimize(A, Y, 2, random_state=0).x)
 
 

@@ -40,7 +40,7 @@ CODE = """
     run(X, y, {k})
     print((peak() - before) / 8)
 """
-SHAPES = [(False, 20_000, 2_000, 20), (False, 1_000, 40_000, 20), (True, 100_000, 200_000, 20)]
+SHAPES = [(False, 500_000, 40, 4), (False, 20_000, 2_000, 20), (False, 1_000, 40_000, 20), (True, 100_000, 200_000, 20)]
 
 
 @pytest.mark.parametrize("solver", ["HTSVRG(stages=3)", "HTSAGA(epochs=3)", "PGD(iterations=3)"])

@@ -82,7 +82,7 @@ def test_the_input_is_left_alone_and_dtypes_kept():
         ([1.0, 2.0], True, "k must be an integer"),
         ([1.0, np.nan], 1, "NaN"),
         ([[[1.0]]], 1, "one or two dimensions"),
-        (["a"], 1, "b must hold numbers"),
+        (["a"], 1, "b must hold real numbers"),
     ],
 )
 def test_bad_input(b, k, text):
@@ -111,7 +111,13 @@ def test_project_ball(case, radius):
 
 def test_project_ball_rows_and_errors():
     np.testing.assert_allclose(project_ball([[3.0, 4.0], [0.3, 0.4]], 1.0), [[0.6, 0.8], [0.3, 0.4]])
-    for radius in (0, -1, np.nan):
+    np.testing.assert_allclose(project_ball([3e200, 4e200], 1.0), [0.6, 0.8])
+    np.testing.assert_allclose(project_ball([3e-200, 4e-200], 1e-201), [0.6e-201, 0.8e-201])
+    np.testing.assert_allclose(project_ball(np.float16([300, 400]), 1.0), [0.6, 0.8], rtol=1e-3)
+    np.testing.assert_allclose(project_ball([3j, 4.0], 1.0), [0.6j, 0.8])
+    with pytest.raises(ValueError, match="v must be finite"):
+        project_ball([np.nan, 1.0], 1.0)
+    for radius in (0, -1, np.nan, "a", None, 1j, [1.0]):
         with pytest.raises(ValueError, match="radius"):
             project_ball([1.0], radius)
 
@@ -120,3 +126,5 @@ def test_support():
     np.testing.assert_array_equal(support([0, 1j, 0, 2]), [1, 3])
     with pytest.raises(ValueError, match="one dimension"):
         support([[1.0]])
+    with pytest.raises(ValueError, match="x must hold real numbers"):
+        support(["a", ""])

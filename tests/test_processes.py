@@ -74,7 +74,7 @@ EVERYTHING = """
     import numpy as np
     from scipy import sparse
     import ksparse
-    from ksparse import _jit, problem
+    from ksparse import _jit, passes
     from ksparse.solvers import htsaga, pgd, _steps
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 30))
@@ -85,7 +85,7 @@ EVERYTHING = """
                 print(ksparse.minimize(X, y, 3, loss=loss, solver=solver, random_state=0).x.tobytes().hex())
         for step in ("theory", "spectral"):
             print(ksparse.minimize(X, A[:, 0], 3, solver=ksparse.HTSVRG(step=step, stages=2), random_state=0).objective)
-    kernels = [value for module in (problem, htsaga, pgd, _steps) for value in vars(module).values()
+    kernels = [value for module in (passes, htsaga, pgd, _steps) for value in vars(module).values()
                if isinstance(value, _jit.Kernel)]
     stats = [kernel._cached.stats for kernel in kernels]
     print(";", sum(sum(s.cache_hits.values()) for s in stats), sum(sum(s.cache_misses.values()) for s in stats))
@@ -179,3 +179,40 @@ def test_the_same_code_runs_without_compilation(tmp_path):
                 print(*(f"{v:.9f}" for v in r.x))
     """
     assert python(code, tmp_path) == python(code, tmp_path, NUMBA_DISABLE_JIT="1")
+
+
+def test_a_damaged_cache_is_mended(tmp_path):
+    """Truncated files, or files of another signature under this name, are compiled anew, not believed."""
+    code = """
+        import numpy as np
+        import ksparse
+        y = np.array([1.0, -1.0, 1.0, -1.0])
+        for loss in ("squared", "logistic"):
+            print(ksparse.minimize(np.eye(4), y, 2, loss=loss, solver=ksparse.PGD(iterations=2)).history.objective[0])
+    """
+    right = python(code, tmp_path)
+    files = sorted(tmp_path.rglob("*.nbc"))
+    sweeps = [path for path in files if path.name.startswith("passes.sweep")]
+    assert len(sweeps) == 2
+    first, second = (path.read_bytes() for path in sweeps)
+    sweeps[0].write_bytes(second)  # the other loss
+    sweeps[1].write_bytes(first)
+    assert python(code, tmp_path) == right
+    for path in files:
+        path.write_bytes(path.read_bytes()[:100])
+    assert python(code, tmp_path) == right
+
+
+def test_two_processes_may_compile_at_once(tmp_path):
+    code = """
+        import numpy as np
+        import ksparse
+        y = np.array([1.0, -1.0, 1.0, -1.0])
+        print(ksparse.minimize(np.eye(4), y, 2, loss={!r}, solver=ksparse.PGD(iterations=2)).history.objective[0])
+    """
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    commands = [[sys.executable, "-c", textwrap.dedent(code.format(loss))] for loss in ("squared", "logistic")]
+    for _ in range(2):
+        both = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, text=True) for c in commands]
+        outs = [float(process.communicate(timeout=300)[0]) for process in both]
+        assert outs == [0.5, pytest.approx(0.6931471805599453)]

@@ -3,12 +3,17 @@ support changes."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import oracle
 import pytest
 from scipy import sparse
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
+from ksparse.problem import Problem
+from ksparse.solvers._screen import SWAPS, make_screen
+from ksparse.solvers._steps import stage_steps
 
 LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
 LAYOUTS = {
@@ -202,29 +207,81 @@ def test_a_start_is_thresholded_and_projected():
         assert_same(seen, plain()[1:])
 
 
-def test_the_automatic_step_replays_from_its_history():
-    """A rejected stage leaves the snapshot; the draws go on.  The steps in the history are all that a replay needs."""
-    from sklearn.datasets import load_breast_cancer
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("kind", ["ht-svrg", "ht-saga"])
+def test_the_automatic_step_replays_from_its_history(kind, layout):
+    """A rejected stage leaves the snapshot (and the table is filled anew); the draws go on.
 
-    X, t = load_breast_cancer(return_X_y=True)
-    X, y = X[:100, :12], np.where(t[:100] == 1, 1.0, -1.0)
-    seen = []
-    solver = HTSVRG(m=200, stages=25, tol=0, stop_on_divergence=False)
-    result = minimize(X, y, 3, loss="logistic", solver=solver, random_state=1, callback=lambda p: seen.append(p.x))
-    p = oracle.Plain(X, y, 3, loss="logistic")
-    rng = np.random.default_rng(1)
-    x = p.start()
+    The steps in the history are all that a replay needs.
+    """
     rejected = 0
-    for stage, eta in enumerate(result.history.step[1:]):
-        idx = rng.integers(0, p.n, size=200)
-        old, z = p.slopes(x), x
-        mu = p.A.T @ old / p.n
-        for i in idx:
-            z = p.project(z - eta * ((p.slopes(z, [i])[0] - old[i]) * p.A[i] + mu))
-        if p.objective(z) <= p.objective(x) * (1 + 1e-9):
-            x = z
-        else:
-            rejected += 1
-        np.testing.assert_allclose(seen[stage], x, rtol=1e-7, atol=1e-12)
-    assert rejected > 0
-    assert (np.diff(result.history.objective) <= 1e-9).all()
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n = 30
+        A = rng.standard_normal((n, 80)) * (rng.random((n, 80)) < 0.6)
+        y = A[:, :8] @ rng.standard_normal(8) + rng.standard_normal(n)
+        seen = []
+        solver = HTSVRG(m=60, stages=25, tol=0) if kind == "ht-svrg" else HTSAGA(epochs=25, tol=0)
+        result = minimize(
+            LAYOUTS[layout](A), y, 6, solver=solver, random_state=seed, callback=lambda p, s=seen: s.append(p.x)
+        )
+        assert (np.diff(result.history.objective) <= 1e-12).all()
+        p = oracle.Plain(A, y, 6)
+        rng = np.random.default_rng(seed)
+        x, fresh = p.start(), True
+        for stage, eta in enumerate(result.history.step[1:]):
+            if kind == "ht-svrg" or fresh:
+                table = p.slopes(x)
+                average = A.T @ table / n
+            z = x
+            for i in rng.integers(0, n, size=60 if kind == "ht-svrg" else n):
+                new = p.slopes(z, [i])[0]
+                z = p.project(z - eta * ((new - table[i]) * A[i] + average))
+                if kind == "ht-saga":
+                    average = average + (new - table[i]) * A[i] / n
+                    table[i] = new
+            fresh = not p.objective(z) <= p.objective(x) * (1 + 1e-12)
+            x = x if fresh else z
+            rejected += fresh
+            np.testing.assert_allclose(seen[stage], x, rtol=0, atol=1e-7 * np.abs(x).max())
+    assert rejected > 5
+
+
+def test_equal_columns_get_equal_bits_in_ht_saga():
+    """Repeated columns and slots at zero: the average must be summed on and off the slots in the same order."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        half = rng.standard_normal((8, 6))
+        A, y = np.hstack([half, half]), rng.standard_normal(8)
+        seen = []
+        solver = HTSAGA(step=0.2, epochs=20, tol=0, stop_on_divergence=False)
+        minimize(A, y, 5, positive=True, solver=solver, random_state=seed, callback=lambda p, s=seen: s.append(p.x))
+        theirs = oracle.ht_saga(oracle.Plain(A, y, 5, positive=True), 0.2, 20, seed)
+        for x, z in zip(seen, theirs[1:], strict=True):
+            np.testing.assert_array_equal(np.flatnonzero(x), np.flatnonzero(z))
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_the_seam_takes_sampled_rows(layout):
+    """A stage whose rows are only the sampled ones, and idx points into them, gives the same iterates, bit for bit."""
+    A, y = make_data("logistic", 1)
+    problem = Problem.create(LAYOUTS[layout](A), y, loss="logistic", sample_weight=np.arange(1.0, 41.0))
+    idx = np.random.default_rng(0).integers(0, 40, 200)
+    results = []
+    for sampled in (False, True):
+        slots = problem.slots(6)
+        stage = problem.stage(slots, idx.reshape(-1, 1))
+        home = problem
+        if sampled:  # as a file or a cluster would deliver them
+            order = np.unique(idx)
+            part = Problem.create(LAYOUTS[layout](A[order]), y[order])
+            stage = stage._replace(
+                rows=part.rows, y=y[order], weight=problem.weight[order], offset=problem.offset[order],
+                slope=stage.slope[order], row_max=part.row_max, idx=np.searchsorted(order, idx).reshape(-1, 1),
+            )  # fmt: skip
+            home = dataclasses.replace(part, loss=problem.loss)
+        screen = make_screen(home, 6, 1)
+        assert stage_steps(home, stage, slots, screen, 1.0)(0, 200) == 200
+        assert screen.tally[SWAPS] > 10
+        results.append(problem.vector(slots).tobytes())
+    assert results[0] == results[1]

@@ -16,6 +16,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
 from ksparse.problem import Problem
+from ksparse.solvers._screen import make_screen
+from ksparse.solvers._steps import stage_steps
 
 ALL = {"ht-svrg": HTSVRG, "ht-saga": HTSAGA, "pgd": PGD, "iht": IHT, "stoiht": StoIHT}
 
@@ -189,6 +191,123 @@ def test_divergence_can_be_watched():
     overflow = minimize(A, y, 36, solver=HTSVRG(step=50.0, stages=400, stop_on_divergence=False), random_state=0)
     assert overflow.status == "diverged"  # the end of all floats
     assert np.isfinite(overflow.objective)
+
+
+# --- "converged" is said only when it is true ------------------------------------------------------------------------
+def plain_data(seed=0, n=200, d=50):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, d))
+    x = np.zeros(d)
+    x[[3, 7, 11]] = [1, -2, 1.5]
+    return A, A @ x + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("solver", [HTSVRG(), HTSAGA(), PGD()], ids=lambda s: type(s).__name__)
+def test_one_huge_column_is_no_convergence(solver):
+    """Its curvature allows no step that would move the others: that is to be said, with the remedy."""
+    A, y = plain_data()
+    A[:, 0] = np.random.default_rng(1).lognormal(10, 1, 200)
+    result = minimize(A, y, 4, solver=solver, random_state=0)
+    assert not (result.converged and result.objective > 0.1), result
+    if result.status == "stalled":
+        assert "standardise" in result.status.remedy
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-4, 1e-2, 1e4])
+def test_the_unit_of_y_does_not_matter(scale):
+    A, y = plain_data()
+    for solver in (HTSVRG(), HTSAGA(), PGD()):
+        best = minimize(A, scale * y, 3, solver=PGD(tol=1e-14)).objective
+        result = minimize(A, scale * y, 3, solver=solver, random_state=0)
+        assert result.converged, result
+        assert result.objective <= best * 1.01  # tol is a share of the objective at zero, 700 times this one
+
+
+def test_a_cycle_or_a_tiny_step_is_no_convergence():
+    cases = [
+        (np.ones((2, 1)), [1.0, 1.0], 1, IHT()),  # jumps to and fro over the minimum
+        (np.array([[1.0, 2.0]]), [3.0], 2, PGD(step="spectral")),
+        (*plain_data(), 3, PGD(step=1e-12)),
+        (*plain_data(), 3, HTSVRG(step=1e-12)),
+    ]
+    for A, y, k, solver in cases:
+        result = minimize(A, y, k, solver=solver, random_state=0)
+        assert result.status == "stalled", result
+    weight = np.zeros(200)
+    weight[5] = 1.0  # nearly all epochs draw nothing that counts
+    A, y = plain_data()
+    for seed in range(5):
+        result = minimize(A, y, 3, solver=StoIHT(), sample_weight=weight, random_state=seed)
+        assert not (result.converged and not result.x.any())
+
+
+def test_solved_is_converged_though_idle_columns_change_places():
+    """Without noise and with k > K the spare columns never rest; the objective does."""
+    for seed in range(5):
+        A, y, x = sensing(n=60, d=40, K=3, seed=seed)
+        result = minimize(A, y, 8, random_state=seed)
+        assert result.converged, result
+        np.testing.assert_allclose(result.x, x, atol=1e-2)
+
+
+def test_an_iterate_out_of_range_is_never_called_good():
+    """The squared hinge is zero at infinity."""
+    A, y = plain_data()
+    for solver in (HTSVRG(step=300.0), HTSAGA(step=300.0), StoIHT(step=1e4), PGD(step=1e308)):
+        result = minimize(A, np.sign(y), 20, loss="squared_hinge", solver=solver, random_state=0)
+        assert np.isfinite(result.x).all()
+        assert np.isfinite(result.objective)
+
+
+def test_a_row_of_weight_zero_may_overflow():
+    A, _ = plain_data()
+    counts = np.random.default_rng(0).poisson(np.exp(0.3 * A[:, 3]))
+    offset, weight = np.zeros(200), np.ones(200)
+    offset[0], weight[0] = 1000.0, 0.0
+    for solver in (HTSVRG(), HTSAGA(), PGD()):
+        with_it = minimize(
+            A, counts, 3, loss="poisson", offset=offset, sample_weight=weight, solver=solver, random_state=0
+        )
+        assert with_it.objective < 0.95
+        assert with_it.converged
+
+
+def test_a_warm_start_from_a_result_brings_the_intercept():
+    A, y = plain_data()
+    first = minimize(A, y + 100, 3, intercept=True, random_state=0, solver=HTSVRG(stages=1000))
+    again = minimize(A, y + 100, 3, intercept=True, random_state=0, x0=first)
+    np.testing.assert_allclose(again.history.objective[0], first.objective)
+    np.testing.assert_allclose(first.intercept, 100, atol=0.1)
+
+
+def test_sparse_rows_with_idle_slots_stay_cheap():
+    """Fewer columns in use than slots: no look may read all columns of a wide matrix."""
+    rng = np.random.default_rng(0)
+    times = []
+    for d in (10_000, 1_000_000):
+        indices = np.concatenate([np.sort(rng.choice(200, 50, replace=False)) for _ in range(500)]).astype(np.int32)
+        A = sparse.csr_array(
+            (rng.standard_normal(25_000), indices, np.arange(0, 25_001, 50, dtype=np.int32)), shape=(500, d)
+        )
+        problem = Problem.create(A, rng.standard_normal(500))
+        slots, screen = problem.slots(250), make_screen(problem, 250, 1)
+        stage = problem.stage(slots, rng.integers(0, 500, (3000, 1)))
+        run = stage_steps(problem, stage, slots, screen, 1e-3)
+        run(0, 1000)
+        began = time.perf_counter()
+        run(1000, 3000)
+        times.append(time.perf_counter() - began)
+    assert times[1] < 10 * times[0]  # it was a hundredfold
+
+
+def test_max_time_is_heard_with_large_batches_and_in_the_spectral_norm(big):
+    A, y = big
+    for solver in (HTSVRG(batch_size=20_000, m=2000), PGD(step="spectral")):
+        minimize(A[:60], y[:60], 2, solver=type(solver)(tol=0.0), max_time=0.2)  # compile
+        began = time.perf_counter()
+        result = minimize(A, y, 5, solver=solver, max_time=0.3, random_state=0)
+        assert result.status == "time limit"
+        assert time.perf_counter() - began < 2.0
 
 
 def test_history():

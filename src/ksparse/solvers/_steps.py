@@ -8,7 +8,8 @@ import numpy as np
 
 from .._jit import inner, kernel
 from ..problem import Problem, Slots, Stage
-from ._screen import Screen, begin, descend, fetch, inflated, look, project, push, reset_tally
+from ._look import begin, look
+from ._screen import Screen, descend, fetch, inflated, project, push, reset_tally
 
 
 def stage_steps(problem: Problem, stage: Stage, slots: Slots, screen: Screen, eta: float) -> Callable[[int, int], int]:

@@ -15,6 +15,7 @@ from .._validate import check_count, check_flag, check_number, store
 from ..matrix import add_row, add_rows
 from ..problem import Problem, Slots, Stage
 from ..result import Record
+from ._look import begin, find_top, look, survey
 from ._run import Clock, Overflow, Snapshot
 from ._screen import (
     DRIFT,
@@ -24,19 +25,15 @@ from ._screen import (
     TAIL,
     TOP,
     Screen,
-    begin,
     count_low,
     descend,
     fetch,
-    find_top,
     forget_rows,
     inflated,
-    look,
     make_screen,
     project,
     push,
     reset_tally,
-    survey,
 )
 from ._stepsize import StepControl, check_step, divergence_advice, stochastic_step
 

@@ -13,8 +13,9 @@ from .._jit import kernel
 from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots, Stage
 from ..result import Record
+from ._look import least_score, scan, settle
 from ._run import Clock, Overflow, Snapshot
-from ._screen import SWAPS, descend, least_score, make_screen, project, scan, settle
+from ._screen import SWAPS, descend, make_screen, project
 from ._stepsize import check_step, divergence_advice, inverse
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower the objective
