@@ -210,6 +210,37 @@ def _(rows, low, high, scale, coef, total):
             total[rows.indices[p]] += c * rows.data[p]
 
 
+@generic(fastmath=SUMS)
+def add_and_dot_rows(rows, low, middle, high, index, first, x, full_x, slot_of, member, scale, z, total):
+    """`add_rows` with coefficients z for the rows low..middle, and `dot_rows` into z for the rows middle..high."""
+
+
+@add_and_dot_rows.rule(np.ndarray)
+def _(rows, low, middle, high, index, first, x, full_x, slot_of, member, scale, z, total):
+    i, n = low, middle
+    if full_x.size:  # in one loop: while the new rows come from memory, the old ones are added from the cache
+        while i + 4 <= middle and n + 4 <= high:
+            c0, c1, c2, c3 = scale * z[i], scale * z[i + 1], scale * z[i + 2], scale * z[i + 3]
+            t0 = t1 = t2 = t3 = 0.0
+            for j in range(total.size):
+                t0 += rows[n, j] * full_x[j]
+                t1 += rows[n + 1, j] * full_x[j]
+                t2 += rows[n + 2, j] * full_x[j]
+                t3 += rows[n + 3, j] * full_x[j]
+                total[j] += (c0 * rows[i, j] + c1 * rows[i + 1, j]) + (c2 * rows[i + 2, j] + c3 * rows[i + 3, j])
+            z[n], z[n + 1], z[n + 2], z[n + 3] = t0, t1, t2, t3
+            i += 4
+            n += 4
+    add_rows(rows, i, middle, scale, z, total)
+    dot_rows(rows, n, high, index, first, x, full_x, slot_of, member, z)
+
+
+@add_and_dot_rows.rule(CSR)
+def _(rows, low, middle, high, index, first, x, full_x, slot_of, member, scale, z, total):
+    add_rows(rows, low, middle, scale, z, total)
+    dot_rows(rows, middle, high, index, first, x, full_x, slot_of, member, z)
+
+
 @generic
 def add_row(rows, i, coef, total):
     """total += coef·a_i, each product rounded before it is added."""

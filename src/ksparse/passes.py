@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ._jit import kernel
 from ._threads import ordered_map
 from .losses import curvature, deriv, value, weighted_slope
-from .matrix import CSR, Rows, add_rows, dot_rows, entries, gather, row_magnitudes, row_max, row_square, select
+from .matrix import CSR, Rows, add_and_dot_rows, dot_rows, entries, gather, row_magnitudes, row_max, row_square, select
 from .matrix import shape as shape_of
 
 BLOCK = 1 << 13  # numbers a block of rows holds in a pass: predictions and sums then meet it in cache
@@ -75,17 +75,20 @@ def sweep(
     scale·slope_i·a_i."""
     loss_sum = slope_sum = 0.0
     constant = x[0] if first else 0.0
+    dot_rows(rows, low, min(low + block, high), index, first, x, full_x, slot_of, member, slope)
     for start in range(low, high, block):
         stop = min(start + block, high)
-        dot_rows(rows, start, stop, index, first, x, full_x, slot_of, member, slope)
         for i in range(start, stop):
             z = slope[i] + constant + offset[i]
             slope[i] = weighted_slope(loss, z, y[i], weight[i])
             slope_sum += slope[i]
             if weight[i] > 0.0:  # so that a row of weight zero cannot turn inf into NaN
                 loss_sum += weight[i] * value(loss, z, y[i])
+        after = min(stop + block, high)
         if total.size:
-            add_rows(rows, start, stop, scale, slope, total)
+            add_and_dot_rows(rows, start, stop, after, index, first, x, full_x, slot_of, member, scale, slope, total)
+        else:
+            dot_rows(rows, stop, after, index, first, x, full_x, slot_of, member, slope)
     return loss_sum, slope_sum
 
 
