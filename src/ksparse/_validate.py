@@ -63,12 +63,6 @@ def check_generator(random_state: Any) -> np.random.Generator:
         raise ValueError(f"{text}, got {_shown(random_state)} ({error})") from None
 
 
-def store(frozen: Any, **fields: Any) -> None:
-    """Put checked values into the fields of a frozen dataclass: plain ints and floats, whatever they came as."""
-    for name, value in fields.items():
-        object.__setattr__(frozen, name, value)
-
-
 def check_vector(value: Any, name: str, n: int, per: str) -> NDArray[np.float64]:
     """A finite float64 vector of length n (one number a row, a column, ...)."""
     vector = as_real(value, name)

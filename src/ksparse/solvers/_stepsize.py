@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._validate import check_choice, check_number
 from ..problem import Problem
 
 GROW, REGROW, SHRINK = 2.0, 1.1, 0.5  # chosen on raw and standardised data of several kinds
@@ -38,16 +37,6 @@ class StepControl:
             self.eta *= SHRINK
             self._growth = REGROW
         return accepted
-
-
-def check_step(step: Any, names: tuple[str, ...]) -> Any:
-    """A positive number or one of the names."""
-    if isinstance(step, str):
-        return check_choice(step, "step", names)
-    try:
-        return check_number(step, "step", strict=True)
-    except ValueError as error:
-        raise ValueError(f"{error}; or one of {', '.join(map(repr, names))}") from None
 
 
 def stochastic_step(step: Any, problem: Problem, k: int, check: Callable[[], None]) -> float:

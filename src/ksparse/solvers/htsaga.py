@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import inner, kernel
-from .._validate import check_count, check_flag, check_number, store
 from ..matrix import add_row, add_rows
 from ..problem import Problem, Slots, Stage
 from ..result import Record
+from ._fields import check_fields
 from ._look import begin, find_top, look, survey
 from ._run import Clock, Overflow, Snapshot
 from ._screen import (
@@ -35,7 +35,7 @@ from ._screen import (
     push,
     reset_tally,
 )
-from ._stepsize import StepControl, check_step, divergence_advice, stochastic_step
+from ._stepsize import StepControl, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,7 @@ class HTSAGA:
     }
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            step=check_step(self.step, ("auto", "theory", "spectral")),
-            epochs=check_count(self.epochs, "epochs"),
-            tol=check_number(self.tol, "tol"),
-            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
-        )
+        check_fields(self, steps=("auto", "theory", "spectral"))
 
     @property
     def limit(self) -> int:

@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import check_choice, check_count, check_flag, check_number, store
 from ..problem import Problem, Slots
 from ..result import Record
+from ._fields import check_fields
 from ._run import Clock, Overflow, Snapshot
 from ._screen import LOOKS, SWAPS, forget_rows, make_screen
 from ._steps import stage_steps
-from ._stepsize import StepControl, check_step, divergence_advice, stochastic_step
+from ._stepsize import StepControl, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,7 @@ class HTSVRG:
     }
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            step=check_step(self.step, ("auto", "theory", "spectral")),
-            m=None if self.m is None else check_count(self.m, "m"),
-            stages=check_count(self.stages, "stages"),
-            output=check_choice(self.output, "output", ("last", "random")),
-            batch_size=check_count(self.batch_size, "batch_size"),
-            tol=check_number(self.tol, "tol"),
-            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
-        )
+        check_fields(self, steps=("auto", "theory", "spectral"))
 
     @property
     def limit(self) -> int:

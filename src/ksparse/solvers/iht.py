@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots
 from ..result import Record
+from ._fields import check_fields
 from ._run import Clock
 from ._stepsize import divergence_advice
 from .pgd import fixed_descent
@@ -56,12 +56,7 @@ class IHT:
     }
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            iterations=check_count(self.iterations, "iterations"),
-            tol=check_number(self.tol, "tol"),
-            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
-        )
+        check_fields(self)
 
     @property
     def limit(self) -> int:

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._jit import kernel
-from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots, Stage
 from ..result import Record
+from ._fields import check_fields
 from ._look import least_score, scan, settle
 from ._run import Clock, Overflow, Snapshot
 from ._screen import SWAPS, descend, make_screen, project
-from ._stepsize import check_step, divergence_advice, inverse
+from ._stepsize import divergence_advice, inverse
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower the objective
 NO_ROWS = np.empty((0, 1), np.int64)
@@ -64,13 +64,7 @@ class PGD:
     }
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            step=check_step(self.step, ("auto", "spectral")),
-            iterations=check_count(self.iterations, "iterations"),
-            tol=check_number(self.tol, "tol"),
-            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
-        )
+        check_fields(self, steps=("auto", "spectral"))
 
     @property
     def limit(self) -> int:

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._validate import check_count, check_flag, check_number, store
 from ..problem import Problem, Slots, Stage
 from ..result import Record
+from ._fields import check_fields
 from ._run import Clock
 from ._screen import LOOKS, SWAPS, make_screen
 from ._steps import stage_steps
-from ._stepsize import check_step, divergence_advice, stochastic_step
+from ._stepsize import divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,7 @@ class StoIHT:
     }
 
     def __post_init__(self) -> None:
-        store(
-            self,
-            step=check_step(self.step, ("auto", "theory", "spectral")),
-            epochs=check_count(self.epochs, "epochs"),
-            batch_size=check_count(self.batch_size, "batch_size"),
-            tol=check_number(self.tol, "tol"),
-            stop_on_divergence=check_flag(self.stop_on_divergence, "stop_on_divergence"),
-        )
+        check_fields(self, steps=("auto", "theory", "spectral"))
 
     @property
     def limit(self) -> int:
