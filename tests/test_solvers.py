@@ -272,6 +272,13 @@ def test_a_row_of_weight_zero_may_overflow():
         assert with_it.converged
 
 
+def test_a_gradient_out_of_range_is_a_divergence():
+    for solver in (HTSVRG(), HTSAGA(), PGD(), PGD(step=1.0), StoIHT()):
+        result = minimize([[1.0, 1e3]] * 2, [1, 1], 1, loss="poisson", solver=solver, x0=[709.0, 0.0], random_state=0)
+        assert result.status in ("diverged", "stalled"), result
+        assert np.isfinite(result.objective)
+
+
 def test_a_warm_start_from_a_result_brings_the_intercept():
     A, y = plain_data()
     first = minimize(A, y + 100, 3, intercept=True, random_state=0, solver=HTSVRG(stages=1000))

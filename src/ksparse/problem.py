@@ -302,17 +302,18 @@ class Problem:
         bend = np.zeros(x.size)
         slot_curvature(self.rows, first, *slots, self.y, self.weight, self.offset, self.loss, np.empty(x.size), bend)
         g = np.concatenate([np.full(first, stage.mu_ones), stage.mu[slots.column[first:]]])
-        g[first:] += self.l2 * x[first:]
-        bend[first:] += self.l2
-        chosen, pull = x[kept:], g[kept:]
-        if self.positive:
-            pull[(chosen == 0.0) & (pull > 0.0)] = 0.0  # held at zero
-        square, outwards = float(np.sum(chosen * chosen)), float(np.sum(pull * chosen))
-        if square >= (self.radius * (1.0 - 1e-9)) ** 2 and outwards < 0.0:
-            pull -= outwards / square * chosen  # held by the ball
-        moving = g != 0.0
-        with np.errstate(divide="ignore", over="ignore"):
-            return float(np.sum(g[moving] ** 2 / (2.0 * bend[moving])))
+        with np.errstate(all="ignore"):  # what overflows promises much
+            g[first:] += self.l2 * x[first:]
+            bend[first:] += self.l2
+            chosen, pull = x[kept:], g[kept:]
+            if self.positive:
+                pull[(chosen == 0.0) & (pull > 0.0)] = 0.0  # held at zero
+            square, outwards = float(np.sum(chosen * chosen)), float(np.sum(pull * chosen))
+            if square >= (self.radius * (1.0 - 1e-9)) ** 2 and outwards < 0.0:
+                pull -= outwards / square * chosen  # held by the ball
+            moving = g != 0.0
+            promised = float(np.sum(g[moving] ** 2 / (2.0 * bend[moving])))
+        return math.inf if math.isnan(promised) else promised
 
     def _curvature_bounds(self) -> NDArray[np.float64]:
         """w̃_i times a bound of φ'' for each row; where φ'' is unbounded, its size around the start and the target."""

@@ -100,10 +100,10 @@ def adaptive_descent(problem: Problem, slots: Slots, clock: Clock) -> Iterator[R
     stage = problem.stage(slots, NO_ROWS)
     spare = None
     eta = inverse(problem.smoothness(slots.x.size), 1.0)
-    if not np.isfinite(stage.mu).all():
-        raise Overflow
     before = Snapshot(slots, stage.value)
     yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
+    if not np.isfinite(stage.mu).all():
+        raise Overflow
     while True:
         gradients = 0
         while True:
