@@ -64,10 +64,10 @@ FIRST = """
 """
 
 
-def test_no_warm_up_in_the_second_process(cache):
-    """Under 0.5 s, and that includes loading numba."""
-    python(FIRST, cache)
-    assert min(float(python(FIRST, cache)) for _ in range(3)) < 0.5
+def test_no_warm_up_in_the_second_process():
+    """Under 0.5 s, and that includes loading numba.  The cache is the ordinary one: the first process may compile."""
+    python(FIRST, None)
+    assert min(float(python(FIRST, None)) for _ in range(5)) < 0.5
 
 
 EVERYTHING = """
@@ -159,12 +159,12 @@ def test_it_works_where_nothing_can_be_written(tmp_path):
         from numba.core import caching
         caching.InTreeCacheLocator.from_function = caching.UserWideCacheLocator.from_function = lambda *a: None
         import ksparse
-        print(ksparse.hard_threshold([1.0, 2.0], 1), ksparse.minimize(np.eye(3), np.ones(3), 1, random_state=0).support)
+        print(ksparse.minimize(np.eye(3), np.ones(3), 1, solver=ksparse.PGD()).support)
     """
     assert "[0]" in python(code, tmp_path / "blocked" / "cache")
 
 
-def test_the_same_code_runs_without_compilation(tmp_path):
+def test_the_same_code_runs_without_compilation():
     """NUMBA_DISABLE_JIT=1: the kernels as plain Python give the same result."""
     code = """
         import numpy as np
@@ -178,7 +178,7 @@ def test_the_same_code_runs_without_compilation(tmp_path):
                 r = ksparse.minimize(X, y, 4, loss="logistic", solver=solver, intercept=True, random_state=0)
                 print(*(f"{v:.9f}" for v in r.x))
     """
-    assert python(code, tmp_path) == python(code, tmp_path, NUMBA_DISABLE_JIT="1")
+    assert python(code, None) == python(code, None, NUMBA_DISABLE_JIT="1")
 
 
 def test_a_damaged_cache_is_mended(tmp_path):
