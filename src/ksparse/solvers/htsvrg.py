@@ -47,7 +47,8 @@ class HTSVRG:
     batch_size : int
         Rows a step.
     tol : float
-        Stop when a stage changes F by less than tol·max(1, \|F\|) and the support not at all; 0 runs all stages.
+        Stop when a stage changes F by less than tol·max(\|F\|, min(1, F at zero)) and the support not at all, and the
+        gradient on the support promises little more; 0 runs all stages.
     stop_on_divergence : bool
         Stop once the objective is a hundred times that of the start; False goes on while the numbers are finite.
 
