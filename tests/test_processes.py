@@ -159,7 +159,7 @@ def test_it_works_where_nothing_can_be_written(tmp_path):
         from numba.core import caching
         caching.InTreeCacheLocator.from_function = caching.UserWideCacheLocator.from_function = lambda *a: None
         import ksparse
-        print(ksparse.minimize(np.eye(3), np.ones(3), 1, solver=ksparse.PGD()).support)
+        print(ksparse.minimize(np.eye(3), np.array([3.0, 1.0, 1.0]), 1, solver=ksparse.PGD()).support)
     """
     assert "[0]" in python(code, tmp_path / "blocked" / "cache")
 
