@@ -24,12 +24,13 @@ _HOME = {
     "IHT": "solvers",
     "StoIHT": "solvers",
 }
-_MODULES = ("losses",)
+_MODULES = ("losses", "theory")
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:
     from . import losses as losses
+    from . import theory as theory
     from ._minimize import minimize as minimize
     from .operators import hard_threshold as hard_threshold
     from .operators import project_ball as project_ball

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,39 @@ def check_number(value: Any, name: str, *, low: float = 0.0, strict: bool = Fals
         kind = "a number" if infinite else "a finite number"
         raise ValueError(f"{name} must be {kind} {'above' if strict else 'of at least'} {low:g}, got {value!r}")
     return number
+
+
+def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
+    """A whole number or an array of them, each at least `low`."""
+    array = as_real(value, name)
+    if array.dtype.kind not in "iu":
+        whole = array.dtype.kind == "f" and array.ndim > 0 and bool((array == np.floor(array)).all())
+        if not whole:  # an array may have become one of floats on the way; a number 3.0 is more likely a mistake
+            raise ValueError(
+                f"{name} must be an integer{' or an array of them' * (array.ndim > 0)}, got {_shown(value)}"
+            )
+    refuse(array < low, lambda at: f"{name} must be at least {low}, got {array[at]}")
+    return array.astype(np.int64)
+
+
+def check_numbers(
+    value: Any, name: str, *, low: float = 0.0, strict: bool = False, infinite: bool = False
+) -> NDArray[np.float64]:
+    """A real number or an array of them, each >= low (> low if strict)."""
+    array = as_real(value, name)
+    if array.dtype.kind == "b":
+        raise ValueError(f"{name} must be a number, got {_shown(value)}")
+    array = array.astype(np.float64)
+    bad = np.isnan(array) | (array < low) | (strict & (array == low)) | (not infinite) & np.isinf(array)
+    kind = "a number" if infinite else "a finite number"
+    refuse(bad, lambda at: f"{name} must be {kind} {'above' if strict else 'of at least'} {low:g}, got {array[at]:g}")
+    return array
+
+
+def refuse(bad: NDArray[np.bool_], explain: Callable[[tuple[Any, ...]], str]) -> None:
+    """Raise if anything is bad, with what `explain` says of the first place."""
+    if bad.any():
+        raise ValueError(explain(tuple(int(i) for i in np.argwhere(bad)[0])))
 
 
 def check_flag(value: Any, name: str) -> bool:

@@ -51,6 +51,21 @@ def norms(rows: Rows, kept: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDA
     return top, square, kept_square if kept.size else np.broadcast_to(0.0, n)
 
 
+def largest_squares(rows: Rows, r: int, kept: NDArray[np.int64]) -> NDArray[np.float64]:
+    """‖H_r(a_i)‖² of every row, outside the kept columns."""
+    n, d = shape_of(rows)
+    out = np.empty(n)
+    slot_of = np.full(d, -1, dtype=np.int32)
+    slot_of[kept] = 0
+
+    def part(bounds: tuple[int, int]) -> None:
+        top_squares(rows, bounds[0], bounds[1], r, slot_of, np.empty(d), out)
+
+    for _ in ordered_map(part, parts(rows)):
+        pass
+    return out
+
+
 def _explain_infinite(rows: Rows, i: int) -> None:
     if isinstance(rows, CSR):
         part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
@@ -136,4 +151,13 @@ def start_curvature(loss, offset, y):
     out = np.empty(y.size)
     for i in range(y.size):
         out[i] = curvature(loss, offset[i], y[i]) + abs(deriv(loss, offset[i], y[i]))
+    return out
+
+
+@kernel
+def curvatures(loss, z, y):
+    """φ''(z_i, y_i) of every row."""
+    out = np.empty(y.size)
+    for i in range(y.size):
+        out[i] = curvature(loss, z[i], y[i])
     return out

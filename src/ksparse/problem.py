@@ -26,7 +26,7 @@ from ._validate import check_flag, check_number, check_vector
 from .matrix import Rows, as_rows, entries, reads_whole_rows
 from .matrix import shape as shape_of
 from .operators import hard_threshold, project_ball
-from .passes import BLOCK, norms, parts, slot_curvature, start_curvature, sweep, top_squares
+from .passes import BLOCK, largest_squares, norms, parts, slot_curvature, start_curvature, sweep
 
 
 class Slots(NamedTuple):
@@ -247,15 +247,7 @@ class Problem:
     def restricted_smoothness(self, r: int) -> float:
         """L_r = max_i w̃_i sup φ''·(‖H_r(a_i)‖² + kept part) + λ, exactly; inf if φ'' has no bound."""
         bound = losses.curvature_bound(self.loss)
-        top = np.empty(self.n)
-        slot_of = np.full(self.d, -1, dtype=np.int32)
-        slot_of[self.kept] = 0
-
-        def part(bounds: tuple[int, int]) -> None:
-            top_squares(self.rows, bounds[0], bounds[1], r, slot_of, np.empty(self.d), top)
-
-        for _ in ordered_map(part, self._parts):
-            pass
+        top = largest_squares(self.rows, r, self.kept)
         return float(np.max(self.weight * (top + self.kept_square + self.first))) * bound + self.l2
 
     def top_eigenvalue(self, check: Callable[[], None]) -> float:

@@ -1,0 +1,92 @@
+"""The theory as functions: the tight bound, what it means for recovery and for rates, and certificates on real data.
+
+`bounds`, `rip` and `rates` are formulas and need NumPy only; `curvature`, `certificate` and `plan` read data.
+"""
+
+from .bounds import deviation_bound, deviation_factor, extremal_pair, nu, nu_from_rho, rho, rho_from_nu, smallest_k
+from .certificate import Certificate, certificate
+from .curvature import Curvature, curvature
+from .plan import Plan, plan
+from .rates import (
+    Cost,
+    Q,
+    Recipe,
+    condition_number,
+    cost,
+    distance_bound,
+    gradient_scale,
+    largest_condition,
+    largest_nu,
+    minimum_k,
+    minimum_m,
+    objective_bound,
+    optimal_nu,
+    pgd_rate,
+    rate,
+    recipe,
+    recipe_tail,
+    saga_rate,
+    stages,
+    tail,
+)
+from .rip import (
+    Isometry,
+    coherence,
+    largest_k,
+    measurement_ratio,
+    measurements,
+    noise_amplification,
+    restricted_isometry,
+    rip_order,
+    rip_rate,
+    rip_threshold,
+)
+from .spectrum import Bracket
+
+__all__ = [
+    "Bracket",
+    "Certificate",
+    "Cost",
+    "Curvature",
+    "Isometry",
+    "Plan",
+    "Q",
+    "Recipe",
+    "certificate",
+    "coherence",
+    "condition_number",
+    "cost",
+    "curvature",
+    "deviation_bound",
+    "deviation_factor",
+    "distance_bound",
+    "extremal_pair",
+    "gradient_scale",
+    "largest_condition",
+    "largest_k",
+    "largest_nu",
+    "measurement_ratio",
+    "measurements",
+    "minimum_k",
+    "minimum_m",
+    "noise_amplification",
+    "nu",
+    "nu_from_rho",
+    "objective_bound",
+    "optimal_nu",
+    "pgd_rate",
+    "plan",
+    "rate",
+    "recipe",
+    "recipe_tail",
+    "restricted_isometry",
+    "rho",
+    "rho_from_nu",
+    "rip_order",
+    "rip_rate",
+    "rip_threshold",
+    "saga_rate",
+    "smallest_k",
+    "stages",
+    "tail",
+]

@@ -1,0 +1,242 @@
+r"""The tight bound of hard thresholding (Theorem 1 of the paper), its rivals, its inverse, the pair that attains it.
+
+For a K-sparse x, any b and k ≥ K,
+
+.. math:: \|H_k(b) - x\| \le \sqrt\nu\,\|b - x\|, \qquad \nu = 1 + \frac{\rho + \sqrt{(4+\rho)\rho}}{2}, \qquad
+          \rho = \frac{\min\{K, d-k\}}{k - K + \min\{K, d-k\}},
+
+so that :math:`\sqrt\nu = (\sqrt\rho + \sqrt{4+\rho})/2` and :math:`\rho = (\nu-1)^2/\nu`.  All functions take numbers
+or arrays that broadcast.  ``d=None`` means a dimension so large that K ≤ d − k, where the bound is free of d.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import as_real, check_choice, check_count, check_counts, check_generator, check_numbers, refuse
+
+BOUNDS = ("tight", "classic", "jain")
+
+
+def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None) -> Any:
+    """ρ of Theorem 1: what the thresholding may lose against what it keeps; 1 at k = K, 0 at k = d.
+
+    Parameters
+    ----------
+    k, K : int or array, 1 <= K <= k
+        Non-zeros that are kept, and those of x.
+    d : int or array, optional
+        The dimension, at least k.
+    r : int or array, optional
+        Non-zeros of b, if it is known to be sparse itself: then r stands for d, and ρ = 0 where r <= k.
+
+    Examples
+    --------
+    >>> float(rho(36, 4, 256))
+    0.1111111111111111
+    >>> rho([4, 8, 80], 4)
+    array([1.  , 0.5 , 0.05])
+    """
+    k, K, d = _levels(k, K, d, r)
+    lost = K if d is None else np.clip(d - k, 0, K)  # how many non-zeros of x can be thresholded away
+    kept = k - K + lost
+    return np.divide(lost, kept, out=np.zeros(np.broadcast(lost, kept).shape), where=kept > 0)[()]
+
+
+def nu(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None) -> Any:
+    """ν of Theorem 1, between 1 and 2.618: no hard thresholding stretches a distance by more than √ν.
+
+    Parameters as in `rho`.
+
+    Examples
+    --------
+    >>> round(float(nu(4, 4)), 4), round(float(nu(80, 4)), 4)
+    (2.618, 1.25)
+    """
+    return nu_from_rho(rho(k, K, d, r))
+
+
+def nu_from_rho(rho: ArrayLike) -> Any:
+    """ν = 1 + (ρ + √((4+ρ)ρ))/2."""
+    rho = check_numbers(rho, "rho")
+    return (1.0 + 0.5 * (rho + np.sqrt((4.0 + rho) * rho)))[()]
+
+
+def rho_from_nu(nu: ArrayLike) -> Any:
+    """ρ = (ν−1)²/ν, the inverse of `nu_from_rho`."""
+    nu = check_numbers(nu, "nu", low=1.0)
+    return ((nu - 1.0) ** 2 / nu)[()]
+
+
+def smallest_k(nu: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
+    """The smallest k whose ν is at most the wanted one.
+
+    Parameters
+    ----------
+    nu : float or array, at least 1 (above 1 without d)
+    K, d : as in `rho`
+
+    Examples
+    --------
+    >>> int(smallest_k(1.25, 4))
+    80
+    >>> int(smallest_k(1.0, 4, 256))
+    256
+    """
+    wanted = np.asarray(rho_from_nu(nu))
+    K = check_counts(K, "K")
+    if d is None:
+        refuse(np.broadcast_to(wanted == 0, np.broadcast(wanted, K).shape), lambda _: "nu must be above 1 without d")
+        return _settle(np.ceil(K / np.minimum(wanted, 1.0)), wanted, K, None)
+    d = check_counts(d, "d")
+    wanted, K, d = np.broadcast_arrays(np.minimum(wanted, 1.0), K, d)
+    refuse(d < K, lambda at: f"K must be at most d = {d[at]}, got {K[at]}")
+    with np.errstate(divide="ignore"):
+        far = np.ceil(K / wanted)  # where K ≤ d − k, ρ = K/k; beyond, ρ = (d − k)/(d − K)
+    near = np.ceil(d - wanted * (d - K))
+    return _settle(np.where(far <= d - K, far, np.maximum(near, K)), wanted, K, d)
+
+
+def _settle(k: NDArray[Any], wanted: NDArray[Any], K: NDArray[Any], d: NDArray[Any] | None) -> Any:
+    """Put right what rounding did to k: ν of the k that came in must give that k back."""
+    k = np.atleast_1d(k).astype(np.int64)
+    limit = wanted * (1.0 + 1e-12)
+    lower = np.maximum(k - 1, K)
+    k = np.where((k > K) & (rho(lower, K, d) <= limit), lower, k)
+    upper = k + 1 if d is None else np.minimum(k + 1, d)
+    k = np.where(rho(k, K, d) > limit, upper, k)
+    return k.reshape(np.broadcast(wanted, K, 0 if d is None else d).shape)[()]
+
+
+def deviation_factor(
+    k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str = "tight", r: ArrayLike | None = None
+) -> Any:
+    r"""The factor φ in :math:`\|H_k(b) - x\| \le φ\,\|b - x\|` for K-sparse x.
+
+    Parameters
+    ----------
+    k, K, d, r : as in `rho`
+    bound : "tight", "classic" or "jain"
+        √ν; the constant 2 of the literature; 1 + √((d−k)/(d−K)), which follows from Lemma 1 of Jain, Tewari & Kar
+        (2014) and needs d.
+
+    Examples
+    --------
+    >>> [round(float(deviation_factor(36, 4, 256, bound)), 4) for bound in ("tight", "classic", "jain")]
+    [1.1805, 2.0, 1.9344]
+    """
+    check_choice(bound, "bound", BOUNDS)
+    if bound == "tight":
+        return np.sqrt(nu(k, K, d, r))
+    if bound == "jain" and d is None:
+        raise ValueError("d must be given for bound='jain', which depends on the dimension")
+    k, K, d = _levels(k, K, d, r)
+    if bound == "classic":
+        return np.full(np.broadcast(k, K, 0 if d is None else d).shape, 2.0)[()]
+    assert d is not None
+    out, all_ = np.maximum(d - k, 0), d - K
+    return (1.0 + np.sqrt(np.divide(out, all_, out=np.zeros(np.broadcast(out, all_).shape), where=all_ > 0)))[()]
+
+
+def extremal_pair(k: int, K: int, d: int, random_state: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""A pair (b, x), x K-sparse, for which :math:`\|H_k(b) - x\| = \sqrt\nu\,\|b - x\|`.
+
+    All non-zeros of b outside the common support have one magnitude: k − K + s of them are kept (b₁), s = min(K, d−k)
+    are lost (b₄), and x = ν/(ν−1)·b there.  Ties go to the lower index, so b₁ stands before b₄.
+
+    Parameters
+    ----------
+    k, K, d : int, 1 <= K <= k <= d
+    random_state : None, int or Generator
+        None gives the plain pair; otherwise places, signs and scale are drawn.
+
+    Examples
+    --------
+    >>> b, x = extremal_pair(3, 1, 6)
+    >>> b, x.round(3)
+    (array([1., 1., 1., 1., 0., 0.]), array([0.   , 0.   , 0.   , 2.303, 0.   , 0.   ]))
+    """
+    k, K, d = check_count(k, "k"), check_count(K, "K"), check_count(d, "d")
+    factor = float(nu(k, K, d))
+    lost = min(K, d - k)
+    common, kept = K - lost, k - K + lost
+    b, x = np.zeros(d), np.zeros(d)
+    if random_state is None:
+        places, signs, scale = np.arange(d), np.ones(d), 1.0
+        extra = np.ones(common)
+    else:
+        rng = check_generator(random_state)
+        places, signs = rng.permutation(d), rng.choice([-1.0, 1.0], d)
+        scale, extra = rng.uniform(0.5, 2.0), rng.uniform(1.5, 3.0, common)  # above the tie
+    both, rest = places[:common], np.sort(places[common : common + kept + lost])
+    first, fourth = rest[:kept], rest[kept:]
+    b[both], b[first], b[fourth] = extra, 1.0, 1.0
+    b *= signs * scale
+    x[both] = b[both]
+    if lost:
+        x[fourth] = factor / (factor - 1.0) * b[fourth]
+    elif not kept:  # k = K = d: nothing is thresholded, every pair attains ν = 1
+        x = 2.0 * b
+    return b, x
+
+
+def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bound: str = "tight") -> Any:
+    r"""An upper bound on ‖H_k(b) − x‖ for any x, sparse or not, through the nearest K-sparse vector.
+
+    .. math:: \|H_k(b) - x\| \le φ(k, K, d)\,\|b - H_K(x)\| + \|H_K(x) - x\|
+
+    Parameters
+    ----------
+    b, x : arrays of shape (..., d)
+    k : int
+    K : int, optional
+        At most k; by default the one that gives the smallest bound.
+    bound : as in `deviation_factor`
+
+    Examples
+    --------
+    >>> x = 0.5 ** np.arange(10)  # compressible, not sparse
+    >>> b = x + 0.1
+    >>> round(float(deviation_bound(b, x, 4)), 3)
+    0.655
+    """
+    b, x = as_real(b, "b").astype(np.float64), as_real(x, "x").astype(np.float64)
+    if b.ndim == 0 or b.shape[-1:] != x.shape[-1:]:
+        raise ValueError(f"b and x must have the same last dimension, got shapes {b.shape} and {x.shape}")
+    d = b.shape[-1]
+    k = check_count(k, "k", high=d, high_text="the length of b")
+    levels = np.arange(1, k + 1) if K is None else np.array([check_count(K, "K", high=k, high_text="k")])
+    b, x = np.broadcast_arrays(b, x)
+    order = np.argsort(-np.abs(x), axis=-1, kind="stable")
+    b, x = np.take_along_axis(b, order, -1), np.take_along_axis(x, order, -1)
+    # ‖b − H_K(x)‖² = Σ_{j ≤ K} (b_j − x_j)² + Σ_{j > K} b_j², for every K at once
+    inside = np.cumsum((b - x) ** 2, axis=-1)
+    outside = np.cumsum(b[..., ::-1] ** 2, axis=-1)[..., ::-1]
+    tail = np.cumsum(x[..., ::-1] ** 2, axis=-1)[..., ::-1]
+    zero = np.zeros((*b.shape[:-1], 1))
+    outside, tail = np.concatenate([outside, zero], -1), np.concatenate([tail, zero], -1)
+    distance = np.sqrt(inside[..., levels - 1] + outside[..., levels])
+    factor = deviation_factor(k, levels, d, bound)
+    return np.min(factor * distance + np.sqrt(tail[..., levels]), axis=-1)
+
+
+def _levels(
+    k: ArrayLike, K: ArrayLike, d: ArrayLike | None, r: ArrayLike | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
+    """k, K and d (with r in its place, if b is r-sparse), checked and broadcast."""
+    if d is None and r is not None:
+        raise ValueError("d must be given with r")
+    wide = [check_counts(k, "k"), check_counts(K, "K")]
+    if d is not None:
+        wide += [check_counts(d, "d"), check_counts(d if r is None else r, "r")]
+    kept, true, *rest = np.broadcast_arrays(*wide)
+    refuse(true > kept, lambda at: f"K must be at most k = {kept[at]}, got {true[at]}")
+    if not rest:
+        return kept, true, None
+    size, sparse = rest
+    refuse(kept > size, lambda at: f"k must be at most d = {size[at]}, got {kept[at]}")
+    refuse(sparse > size, lambda at: f"r must be at most d = {size[at]}, got {sparse[at]}")
+    return kept, true, np.minimum(sparse, size)

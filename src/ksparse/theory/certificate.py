@@ -1,0 +1,267 @@
+"""Can this fit be trusted?  Theorem 10 of the paper, checked on data: its conditions, the rate and tail it promises.
+
+A certificate is rigorous in one direction: "certified" rests on bounds that hold for every support.  It stands on the
+published theorem with its slips put right (docs/errata.md); one step of the published proof, the expectation in
+Lemma 20, is taken on trust.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import check_count, check_vector
+from ..operators import hard_threshold, support
+from ..result import Result
+from . import bounds, rates
+from .conditions import Case, Condition, Judgement, Remedy, allowed_condition
+from .curvature import Landscape, condition
+from .spectrum import Bracket
+
+BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 16 of docs/errata.md"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What Theorem 10 says of HT-SVRG on these data.  ``print`` shows it in full.
+
+    Attributes
+    ----------
+    verdict : str
+        "certified", "not certified", or "undecided" if the bracket of α is too wide to tell.
+    reason : str
+        The first condition that fails, with its numbers.
+    conditions : tuple of Condition
+    remedies : tuple of Remedy
+        What would make it certified; each was checked with the same bounds.
+    rho, nu : float
+        Of Theorem 1.
+    L : float
+        Smoothness of every f_i at 3k + K (of a mini-batch, in expectation).
+    alpha, c : Bracket
+        Strong convexity of F at k + K, and L/α.
+    beta : float
+        The rate that is proven; inf if none is.
+    stages : float
+        Stages after which the gap is a millionth.
+    grad_norm, reference_norm : float
+        ‖∇_{3k+K} F(x̂)‖ and ‖x̂‖; x̂ is the best fit on the K largest coefficients.  NaN without a fit.
+    tail : float
+        What the noise may leave of the gap F − F(x̂) in the end; inf without a radius, NaN if nothing is certified.
+    """
+
+    verdict: str
+    reason: str
+    conditions: tuple[Condition, ...]
+    remedies: tuple[Remedy, ...]
+    n: int
+    d: int
+    k: int
+    K: int
+    rho: float
+    nu: float
+    L: float
+    alpha: Bracket
+    c: Bracket
+    step: float
+    m: int
+    batch_size: int
+    l2: float
+    radius: float
+    beta: float
+    stages: float
+    grad_norm: float
+    reference_norm: float
+    tail: float
+    basis: str = BASIS
+
+    @property
+    def certified(self) -> bool:
+        return self.verdict == "certified"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists, for JSON."""
+        plain = asdict(self)
+        for name in ("alpha", "c"):
+            plain[name] = getattr(self, name)._asdict()
+        plain["conditions"] = [entry._asdict() for entry in self.conditions]
+        plain["remedies"] = [entry.changes for entry in self.remedies]
+        return plain
+
+    def _tail_text(self) -> str:
+        if math.isnan(self.tail):
+            return ""
+        if math.isfinite(self.tail):
+            return f", tail {self.tail:.4g}"
+        radius = 2.0 * self.reference_norm
+        worst = min(self.alpha.lower, self.L)
+        tail = float(rates.tail(self.grad_norm, self.step, self.m, self.nu, self.L, worst, radius)) if radius else 0.0
+        return f"; no bound on the tail without a radius ({tail:.4g} with radius={radius:.4g})"
+
+    def __str__(self) -> str:
+        mark = {True: "yes", False: "no ", None: "?  "}
+        lines = [
+            f"{self.verdict}{f': {self.reason}' if self.reason else ''}",
+            f"  k = {self.k}, K = {self.K}, d = {self.d}, n = {self.n}: rho = {self.rho:.4g}, "
+            f"sqrt(nu) = {math.sqrt(self.nu):.4f}",
+            f"  L = {self.L:.4g}, alpha in [{self.alpha.lower:.4g}, {self.alpha.upper:.4g}], "
+            f"c in [{self.c.lower:.4g}, {self.c.upper:.4g}]",
+            *(f"  {mark[entry.holds]} {entry.name}: {entry.text}" for entry in self.conditions),
+        ]
+        if self.certified:
+            lines.append(f"  rate {self.beta:.4g} a stage, {self.stages:g} stages to a millionth{self._tail_text()}")
+        lines += [f"  would make it so: {remedy.text}" for remedy in self.remedies]
+        if not self.certified and not self.remedies:
+            lines.append("  no ridge, batch size or larger k makes it so with what is known of alpha")
+        return "\n".join([*lines, f"  ({self.basis})"])
+
+
+def certificate(
+    A: Any,
+    y: ArrayLike,
+    fit: Result | ArrayLike | None = None,
+    K: int | None = None,
+    *,
+    k: int | None = None,
+    solver: Any = None,
+    loss: Any = "squared",
+    l2: float = 0.0,
+    radius: float = math.inf,
+    always_keep: ArrayLike | None = None,
+    intercept: bool = False,
+    offset: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    random_state: Any = 0,
+) -> Certificate:
+    """Check Theorem 10 on data: does HT-SVRG provably converge here, how fast, and how near to a K-sparse truth?
+
+    Parameters
+    ----------
+    A, y, loss, l2, radius, always_keep, intercept, offset, sample_weight : as in `minimize`
+        What the fit was made with.
+    fit : Result or array of shape (d,), optional
+        The fit; gives k, and the x̂ at which the tail is taken.  Without it there is no tail.
+    K : int, optional
+        The sparsity of the truth; by default the largest K that is certified, or 1.
+    k : int, optional
+        Non-zeros of the iterates; by default those of the fit.
+    solver : HTSVRG, optional
+        With which step, m and batch size.  By default step 1/(8L), the paper's, 3n steps, and ``output="random"``,
+        which is what the theorem is about.
+    random_state : None, int or Generator
+        For the search that brackets α.
+
+    Returns
+    -------
+    Certificate
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.standard_normal((500, 60))
+    >>> A /= np.linalg.norm(A, axis=1, keepdims=True)
+    >>> y = 3 * A[:, 4] + 0.01 * rng.standard_normal(500)
+    >>> certificate(A, y, k=40, K=1).verdict  # single rows, no ridge: never
+    'not certified'
+    >>> certificate(A, y, k=40, K=1, l2=5.0).verdict
+    'certified'
+    """
+    from ..problem import Problem
+    from ..solvers import HTSVRG
+
+    if solver is None:
+        solver = HTSVRG(step="theory", output="random")
+    elif not isinstance(solver, HTSVRG):
+        raise ValueError(f"solver must be an HTSVRG: the theorem is about no other, got {solver!r}")
+    problem = Problem.create(
+        A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2, always_keep=always_keep,
+        intercept=intercept, radius=radius,
+    )  # fmt: skip
+    x = _coefficients(fit, problem.d)
+    if k is None:
+        if x is None:
+            raise ValueError("k must be given without a fit")
+        k = max(1, support(np.where(np.isin(np.arange(problem.d), problem.kept), 0.0, x)).size)
+    free = problem.d - problem.kept.size
+    k = check_count(k, "k", high=free, high_text="the number of columns")
+    m = 3 * problem.n if solver.m is None else solver.m
+    step = solver.step if isinstance(solver.step, float | int) else None
+    if step is None and solver.step != "theory" and isinstance(fit, Result):
+        step = float(fit.history.step[-1])
+    case = Case(Landscape.from_problem(problem, A), free, m, solver.batch_size, step)
+    if K is None:
+        K = case.largest_K(k) or 1
+    K = check_count(K, "K", high=k, high_text="k")
+    found = case.judge(k, K, solver.output, random_state)
+    grad_norm, size = (math.nan, math.nan) if x is None else _at_reference(problem, A, x, k, K)
+    return _write(case, found, problem, k, K, grad_norm, size)
+
+
+def _write(
+    case: Case, found: Judgement, problem: Any, k: int, K: int, grad_norm: float, reference_norm: float
+) -> Certificate:
+    nu, L, alpha, step, conditions, remedies = found
+    states = [entry.holds for entry in conditions]
+    verdict = "certified" if all(states) else "undecided" if False not in states else "not certified"
+    beta, tail = math.inf, math.nan
+    if verdict == "certified":
+        worst = min(alpha.lower, L)
+        beta = float(rates.rate(step, case.m, nu, L, worst))
+        if not math.isnan(grad_norm):
+            tail = float(rates.tail(grad_norm, step, case.m, nu, L, worst, problem.radius))
+    return Certificate(
+        verdict, _reason(case, problem, k, K, found, verdict), conditions, remedies, problem.n, problem.d, k, K,
+        float(bounds.rho(k, K, case.d)), nu, L, alpha, condition(L, alpha), step, case.m, case.batch_size, problem.l2,
+        problem.radius, beta, float(rates.stages(beta)), grad_norm, reference_norm, tail,
+    )  # fmt: skip
+
+
+def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict: str) -> str:
+    if verdict == "certified":
+        return ""
+    wanted = False if verdict == "not certified" else None
+    first = next(entry for entry in found.conditions if entry.holds is wanted)
+    if first.name in ("convexity", "sparsity") and problem.l2 == 0 and case.batch_size == 1 and k < case.d:
+        least = min(k + K, case.d)
+        return (
+            f"losses of single rows without a ridge have c >= min(k + K, d) = {least}, and k = {k} allows c < "
+            f"{allowed_condition(found.nu):.3g} only: they are never certified"
+        )
+    if first.name == "sparsity" and allowed_condition(found.nu) <= 1:
+        return f"k = {k} allows c < {allowed_condition(found.nu):.3g} only, and c is never below 1: k > 12K is needed"
+    return f"{first.name}: {first.text}"
+
+
+def _coefficients(fit: Any, d: int) -> NDArray[np.float64] | None:
+    if fit is None:
+        return None
+    return fit.x if isinstance(fit, Result) else check_vector(fit, "fit", d, "column")
+
+
+def _at_reference(problem: Any, A: Any, x: NDArray[np.float64], k: int, K: int) -> tuple[float, float]:
+    """‖∇_{3k+K} F(x̂)‖ and ‖x̂‖ for x̂, the best fit on the K largest coefficients of x (and the kept columns)."""
+    from .._minimize import minimize
+    from ..solvers import PGD
+
+    chosen = np.where(np.isin(np.arange(problem.d), problem.kept), 0.0, x)
+    columns = np.union1d(np.flatnonzero(hard_threshold(chosen, K)), problem.kept).astype(np.int64)
+    if columns.size:
+        part = A.tocsc()[:, columns] if hasattr(A, "tocsc") else np.asarray(A)[:, columns]
+        refit = minimize(
+            part, problem.y, columns.size, loss=problem.loss, solver=PGD(tol=1e-14), l2=problem.l2,
+            radius=problem.radius, intercept=problem.intercept, offset=problem.offset, sample_weight=problem.weight,
+            x0=x[columns],
+        )  # fmt: skip
+        best, constant = np.zeros(problem.d), refit.intercept
+        best[columns] = refit.x
+    else:
+        best, constant = np.zeros(problem.d), 0.0
+    slots = problem.slots(max(K, 1), best, constant)
+    stage = problem.stage(slots, np.empty((0, 1), np.int64))
+    gradient = stage.mu + problem.l2 * best
+    level = min(3 * k + K, problem.d)
+    return float(np.linalg.norm(hard_threshold(gradient, level))), float(np.linalg.norm(best))

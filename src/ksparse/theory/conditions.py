@@ -1,0 +1,217 @@
+"""The conditions of Theorem 10 on data: which hold, and what would make the others hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from . import bounds, rates
+from .curvature import Landscape
+from .spectrum import Bracket
+
+MARGIN = 0.99  # of a limit that has to be stayed below
+GOAL = 0.99 * 0.75 * MARGIN  # of ν/(4(ν − 1)): where a remedy brings c, so that the step 1/(8L) will do
+
+
+class Condition(NamedTuple):
+    """Something the theorem asks for; `holds` is None where the bounds on α do not decide it."""
+
+    name: str
+    holds: bool | None
+    text: str
+
+
+class Remedy(NamedTuple):
+    """Changes that make the certificate hold: values of "k", "l2", "batch_size", "step", "m", "output"."""
+
+    changes: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        return ", ".join(
+            f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value!r}"
+            for name, value in self.changes.items()
+        )
+
+
+class Judgement(NamedTuple):
+    nu: float
+    L: float
+    alpha: Bracket
+    step: float
+    conditions: tuple[Condition, ...]
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """The curvature of some data and the parameters of a run: what the theorem says for any k and K."""
+
+    ground: Landscape
+    d: int  # the columns that compete
+    m: int
+    batch_size: int
+    step: float | None = None  # None: 1/(8L)
+
+    def smoothness(self, k: int, K: int, batch_size: int | None = None) -> float:
+        return self.ground.batch_smoothness(min(3 * k + K, self.d), batch_size or self.batch_size)
+
+    def floor(self, k: int, K: int) -> float:
+        """A lower bound on α."""
+        return self.ground.convexity_floor(min(k + K, self.d))
+
+    def largest_K(self, k: int) -> int:
+        """The largest K for which all conditions hold at this k; 0 if there is none."""
+        low, high = 0, k  # ν, L and −α grow with K, so that a smaller K is never harder
+        while low < high:
+            K = (low + high + 1) // 2
+            if self.holds(k, K):
+                low = K
+            else:
+                high = K - 1
+        return low
+
+    def holds(self, k: int, K: int) -> bool:
+        L, alpha = self.smoothness(k, K), self.floor(k, K)
+        if not (alpha > 0 and math.isfinite(L)):
+            return False
+        step = self.step or 1.0 / (8.0 * L)
+        return float(rates.rate(step, self.m, bounds.nu(k, K, self.d), L, min(alpha, L))) < 1.0
+
+    def judge(self, k: int, K: int, output: str, random_state: Any) -> Judgement:
+        nu, L = float(bounds.nu(k, K, self.d)), self.smoothness(k, K)
+        alpha = self.ground.convexity(min(k + K, self.d), random_state=random_state)
+        step = self.step or (1.0 / (8.0 * L) if 0 < L < math.inf else 1.0)
+        conditions = tuple(self._conditions(k, K, nu, L, alpha, step, output))
+        remedies = () if all(entry.holds for entry in conditions) else tuple(self._remedies(k, K, nu, L, conditions))
+        return Judgement(nu, L, alpha, step, conditions, remedies)
+
+    def _conditions(
+        self, k: int, K: int, nu: float, L: float, alpha: Bracket, step: float, output: str
+    ) -> Iterator[Condition]:
+        if not math.isfinite(L):
+            yield Condition("smoothness", False, "the curvature of this loss has no bound without a radius; give one")
+            return
+        yield Condition("smoothness", True, f"L at 3k + K = {3 * k + K} is {L:.4g}")
+        yield Condition(
+            "convexity", True if alpha.lower > 0 else None if alpha.upper > 1e-12 * L else False,
+            f"alpha at k + K = {k + K} is at least {alpha.lower:.4g} ({alpha.lower_from}) "
+            f"and at most {alpha.upper:.4g} ({alpha.upper_from})",
+        )  # fmt: skip
+        yield Condition("step", step < 0.25 / L, f"eta = {step:.4g} against 1/(4L) = {0.25 / L:.4g}")
+        ends = [min(a, L) if a > 1e-12 * L else None for a in (alpha.lower, alpha.upper)]
+        limits = [1.0 if a is None else float(rates.largest_nu(step, L, a)) for a in ends]
+        text = f"nu = {nu:.4f} has to be below {limits[0]:.4f}"
+        if nu >= limits[0]:
+            text += f"; with the best step c < {allowed_condition(nu):.3g} would do"
+        yield Condition("sparsity", _decide(nu < limits[0], nu < limits[1]), text)
+        needed = [math.inf if a is None else float(rates.minimum_m(step, nu, L, a)) for a in ends]
+        if math.isfinite(needed[1]):
+            yield Condition(
+                "stage length", _decide(self.m > needed[0], self.m > needed[1]),
+                f"m = {self.m} has to be above {needed[0]:.4g}",
+            )  # fmt: skip
+        yield Condition(
+            "output", output == "random", "the next snapshot is drawn from the iterates of a stage"
+            if output == "random" else "the theorem is about output='random'; nothing is proven of the last iterate",
+        )  # fmt: skip
+
+    # --- what would help -----------------------------------------------------------------------------------------
+    def _remedies(self, k: int, K: int, nu: float, L: float, conditions: tuple[Condition, ...]) -> Iterator[Remedy]:
+        """What the lower bound on α supports: other parameters; else a ridge, a batch size or a k; else k with one."""
+        failed = {entry.name for entry in conditions if not entry.holds}
+        output = {"output": "random"} if "output" in failed else {}
+        if "smoothness" in failed:  # nothing can be said before there is a radius
+            return
+        alpha = self.floor(k, K)
+        if failed == {"output"}:
+            yield Remedy(output)
+        elif best_share(nu, L, alpha) is not None:  # the data are fine, the parameters are not
+            yield Remedy(self._parameters(nu, L, alpha) | output)
+        else:
+            single = [*self._by_ridge(k, K), *self._by_batch(k, K), *self._by_k(k, K)]
+            for changes in single or [*self._by_k_and(self._by_ridge, k, K), *self._by_k_and(self._by_batch, k, K)]:
+                yield Remedy(changes | output)
+
+    def _by_ridge(self, k: int, K: int) -> Iterator[dict[str, Any]]:
+        """The l2 that brings c below its limit; the intercept is not shrunk, so that no ridge helps it."""
+        nu, L, alpha = float(bounds.nu(k, K, self.d)), self.smoothness(k, K), self.floor(k, K)
+        limit = GOAL * allowed_condition(nu)
+        if 1.0 < limit < math.inf and not self.ground.first:
+            more = max(0.0, (L - limit * alpha) / (limit - 1.0))
+            yield {"l2": self.ground.l2 + more} | self._parameters(nu, L + more, alpha + more)
+
+    def _by_batch(self, k: int, K: int) -> Iterator[dict[str, Any]]:
+        """The batch size that brings c below its limit, if the smoothness of F itself allows it."""
+        nu, alpha = float(bounds.nu(k, K, self.d)), self.floor(k, K)
+        single, ceiling = self.smoothness(k, K, 1), self.smoothness(k, K, 2**60)
+        room = GOAL * allowed_condition(nu) * alpha - ceiling
+        if 0 < room < math.inf:
+            batch = math.ceil((single - ceiling) / room)
+            yield {"batch_size": batch} | self._parameters(nu, self.smoothness(k, K, batch), alpha)
+
+    def _by_k(self, k: int, K: int) -> Iterator[dict[str, Any]]:
+        """A larger k (all columns are no answer)."""
+        for other in sparsities(k + 1, self.d - 1):
+            if self.allows(other, K, GOAL):
+                nu, L, alpha = float(bounds.nu(other, K, self.d)), self.smoothness(other, K), self.floor(other, K)
+                yield {"k": other} | self._parameters(nu, L, alpha)
+                return
+
+    def _by_k_and(
+        self, remedy: Callable[[int, int], Iterator[dict[str, Any]]], k: int, K: int
+    ) -> Iterator[dict[str, Any]]:
+        """The first larger k at which another remedy works, a ridge being no more than the data's own curvature."""
+        weakest: dict[str, Any] | None = None
+        for other in sparsities(k + 1, self.d - 1):
+            for changes in remedy(other, K):
+                found = {"k": other} | changes
+                if changes.get("l2", 0.0) <= self.smoothness(other, K):
+                    yield found
+                    return
+                if weakest is None or changes["l2"] < weakest["l2"]:
+                    weakest = found
+        if weakest is not None:
+            yield weakest
+
+    def allows(self, k: int, K: int, share: float) -> bool:
+        """Is c certainly below `share` of what ν(k) allows?"""
+        if self.ground.l2 == 0 and self.batch_size == 1 and k < self.d:
+            return False  # c ≥ k + K
+        alpha = self.floor(k, K)
+        return alpha > 0 and self.smoothness(k, K) < share * allowed_condition(float(bounds.nu(k, K, self.d))) * alpha
+
+    def _parameters(self, nu: float, L: float, alpha: float) -> dict[str, Any]:
+        """A step, and the m that brings β halfway from its limit to 1 (or the present one, if that is more)."""
+        alpha = min(alpha, L)
+        step = (best_share(nu, L, alpha) or 0.125) / L
+        limit = float(rates.rate(step, 1e15, nu, L, alpha))
+        m = max(self.m, math.ceil(float(rates.minimum_m(step, nu, L, alpha, 0.5 * (1.0 + limit)))))
+        return {"step": step, "m": m}
+
+
+def best_share(nu: float, L: float, alpha: float) -> float | None:
+    """ηL for a step that converges at this c with room to spare: 1/8 if it can, 1/5 (of at most 1/4) if it must."""
+    for share, of_limit in ((0.125, 0.75), (0.2, 0.96)):  # 4η'(2 − 4η')·ν/(4(ν−1)) is what c has to stay below
+        if alpha > 0 and MARGIN * of_limit * allowed_condition(nu) * alpha > L:
+            return share
+    return None
+
+
+def sparsities(low: int, high: int, count: int = 40) -> Iterator[int]:
+    """Some k between low and high, the same ratio apart, the last one included."""
+    if low > high:
+        return
+    seen = sorted({round(low * (high / low) ** (i / count)) for i in range(count + 1)})
+    yield from (k for k in seen if low <= k <= high)
+
+
+def allowed_condition(nu: float) -> float:
+    """What c has to stay below with the best step, ν/(4(ν − 1))."""
+    return 0.25 * nu / (nu - 1.0) if nu > 1 else math.inf
+
+
+def _decide(surely: bool, perhaps: bool) -> bool | None:
+    return True if surely else None if perhaps else False

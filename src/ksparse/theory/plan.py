@@ -1,0 +1,182 @@
+"""Which k, which step, how many steps and stages?  From data and a guess of K, with a run that shows the rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import check_count, check_flag, check_number
+from . import bounds, rates
+from .certificate import Certificate, certificate
+from .conditions import Case, sparsities
+from .curvature import Landscape
+
+RELAXED = 9  # k = 9K, as in the paper's experiments
+REDUCTION = 1e-6  # of the gap: where the run counts as done
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `plan` recommends.  ``print`` shows it; ``solver()`` gives the solver.
+
+    Attributes
+    ----------
+    k, step, m, batch_size, stages : numbers
+        The parameters of HT-SVRG.
+    source : str
+        "theory" if Theorem 10 certifies them, "practice" if it certifies nothing here.
+    certificate : Certificate
+        Of these parameters.
+    observed_rate : float
+        The factor by which a stage shrank the gap in a trial run, NaN if none was made; to be compared with
+        ``certificate.beta``.
+    observed_stages : float
+        Stages the trial took to bring the gap down to a millionth (all it made, if it did not).
+    """
+
+    K: int
+    k: int
+    step: float
+    m: int
+    batch_size: int
+    stages: int
+    source: str
+    output: str
+    certificate: Certificate
+    observed_rate: float
+    observed_stages: float
+
+    def solver(self) -> Any:
+        """The HTSVRG with these parameters."""
+        from ..solvers import HTSVRG
+
+        return HTSVRG(self.step, m=self.m, batch_size=self.batch_size, stages=self.stages, output=self.output)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists, for JSON."""
+        return {**asdict(replace(self, certificate=None)), "certificate": self.certificate.to_dict()}  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        beta = self.certificate.beta
+        predicted = f"{beta:.4g}" if math.isfinite(beta) else "none"
+        observed = "not tried" if math.isnan(self.observed_rate) else f"{self.observed_rate:.4g}"
+        return "\n".join(
+            [
+                f"k = {self.k}, step = {self.step:.4g}, m = {self.m}, batch_size = {self.batch_size}, "
+                f"stages = {self.stages} ({self.source})",
+                f"rate a stage: predicted {predicted}, observed {observed}",
+                str(self.certificate),
+            ]
+        )
+
+
+def plan(
+    A: Any,
+    y: ArrayLike,
+    K: int,
+    *,
+    loss: Any = "squared",
+    l2: float = 0.0,
+    radius: float = math.inf,
+    batch_size: int = 1,
+    sample_weight: ArrayLike | None = None,
+    trial: bool = True,
+    max_time: float = 60.0,
+    callback: Callable[[Any], Any] | None = None,
+    random_state: Any = 0,
+) -> Plan:
+    """Recommend k, the step, m and the number of stages for HT-SVRG.
+
+    The recipe of the paper, k = 8c(8c−1)K with step 1/(8L), is circular: c depends on k.  The smallest k that solves
+    it is taken; with it the rate is at most 2/3.  Where there is none (without a ridge or mini-batches there never is)
+    the parameters are those of the paper's experiments, k = 9K (but below half the rows) and m = 3n, the step is found
+    by a trial run, and nothing is promised.
+
+    Parameters
+    ----------
+    A, y, loss, l2, radius, sample_weight : as in `minimize`
+    K : int
+        A guess of how many features matter.
+    batch_size : int
+        Rows a step.
+    trial : bool
+        Run HT-SVRG with the recommended parameters and measure the rate.
+    max_time : float
+        Seconds for each trial run.
+    callback : function of a `Progress`, optional
+        Called after every stage of a trial.
+    random_state : None, int or Generator
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.standard_normal((400, 50))
+    >>> chosen = plan(A, A[:, 0] - A[:, 1], K=2)
+    >>> chosen.k, chosen.m, chosen.source
+    (18, 1200, 'practice')
+    """
+    from .._minimize import minimize
+    from ..problem import Problem
+    from ..solvers import HTSVRG
+
+    problem = Problem.create(A, y, loss=loss, sample_weight=sample_weight, l2=l2, radius=radius)
+    n, d = problem.n, problem.d
+    K = check_count(K, "K", high=d, high_text="the number of columns")
+    batch_size, trial = check_count(batch_size, "batch_size"), check_flag(trial, "trial")
+    max_time = check_number(max_time, "max_time", strict=True)
+    settings: dict[str, Any] = {"loss": loss, "l2": l2, "radius": radius, "sample_weight": sample_weight}
+    watch: dict[str, Any] = {"callback": callback, "max_time": max_time, "random_state": random_state}
+    case = Case(Landscape.from_problem(problem, A), d, 1, batch_size)
+    k = certified_k(case, K)
+    fit = None
+    if k is not None:
+        L, alpha = case.smoothness(k, K), case.floor(k, K)
+        step, m, output, source = 0.125 / L, math.ceil(4.0 * (8.0 * L / alpha - 1.0)), "random", "theory"
+        stages = int(rates.stages(rates.rate(step, m, bounds.nu(k, K, d), L, min(alpha, L)), REDUCTION))
+    else:
+        k, m, output, source, stages = min(RELAXED * K, max(K, n // 2), d), 3 * n, "last", "practice", 100
+        fit = minimize(A, y, k, solver=HTSVRG(m=m, batch_size=batch_size, stages=stages), **settings, **watch)
+        step = float(np.median(fit.history.step[1:])) if fit.n_stages else float(fit.history.step[0])
+    solver = HTSVRG(step, m=m, batch_size=batch_size, stages=stages, output=output, tol=0.0)
+    rate, taken = math.nan, math.nan
+    if trial:
+        fit = minimize(A, y, k, solver=solver, **settings, **watch)
+        rate, taken = observed_rate(fit.history.objective)
+        if source == "practice" and math.isfinite(taken):
+            stages = max(5, math.ceil(1.5 * taken))
+    report = certificate(A, y, fit, K, k=k, solver=solver, random_state=random_state, **settings)
+    return Plan(K, k, step, m, batch_size, stages, source, output, report, rate, taken)
+
+
+def certified_k(case: Case, K: int) -> int | None:
+    """The smallest k (of some forty, to the nearest) that solves the recipe: ν(k) ≤ 8c/(8c−1) at the c of this k."""
+    grid = list(sparsities(K, case.d // 2))  # more would be no selection
+    at = next((i for i, k in enumerate(grid) if case.allows(k, K, 0.5)), None)
+    if at is None:
+        return None
+    below = range(grid[at - 1] + 1, grid[at]) if at else range(0)
+    return next((k for k in list(below)[:: max(1, len(below) // 16)] if case.allows(k, K, 0.5)), grid[at])
+
+
+def observed_rate(objective: NDArray[np.float64]) -> tuple[float, float]:
+    """The average factor a stage by which the gap to the best objective shrank, and the stages to a millionth of it."""
+    gap = objective - objective.min()
+    if gap.size < 2 or not gap[0] > 0:
+        return math.nan, math.nan
+    done = np.flatnonzero(gap <= REDUCTION * gap[0])
+    if done[0] == 0:
+        return math.nan, math.nan
+    s = int(done[0])
+    if gap[s] > 0:
+        return float((gap[s] / gap[0]) ** (1.0 / s)), s
+    # the best point itself: the last one above it tells the rate
+    return (float((gap[s - 1] / gap[0]) ** (1.0 / (s - 1))) if s > 1 else REDUCTION), s

@@ -1,0 +1,408 @@
+r"""How fast HT-SVRG converges (Theorem 10 of the paper and what follows from it), with the paper's slips put right.
+
+With α the restricted strong convexity of F at sparsity k + K, L the restricted smoothness of every f_i at 3k + K,
+c = L/α, a step η < 1/(4L), m steps a stage and ν of Theorem 1, for every K-sparse x̂ with ‖x̂‖ ≤ ω
+
+.. math:: E[F(\tilde x^s) - F(\hat x)] \le β^s\,[F(\tilde x^0) - F(\hat x)] + τ(\hat x).
+
+Every function takes numbers or arrays that broadcast.  ``printed=True`` gives the paper's formula where ours corrects
+it; docs/errata.md derives each correction.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import check_choice, check_count, check_counts, check_number, check_numbers, refuse
+from .bounds import deviation_factor, nu_from_rho, smallest_k
+from .bounds import nu as tight_nu
+
+Array = NDArray[np.float64]
+
+
+def condition_number(L: ArrayLike, alpha: ArrayLike) -> Any:
+    """c = L/α, at least 1."""
+    L, alpha = _curvatures(L, alpha)
+    return (L / alpha)[()]
+
+
+def optimal_nu(eta: ArrayLike, alpha: ArrayLike) -> Any:
+    """1/(1 − ηα), where the two regimes of the theorem meet and β is smallest (Proposition 14)."""
+    eta, alpha = check_numbers(eta, "eta", strict=True), check_numbers(alpha, "alpha", strict=True)
+    refuse(eta * alpha >= 1, lambda _: "eta must be below 1/alpha")
+    return (1.0 / (1.0 - eta * alpha))[()]
+
+
+def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
+    """What ν has to stay below for β < 1 to be possible with this step: 1/(1 − 2ηα + 4η²αL).
+
+    The paper prints 4L/(4L−α), which is what the best step, η → 1/(4L), allows.
+
+    Examples
+    --------
+    >>> round(float(largest_nu(1 / 8, 1.0, 1.0)), 4), round(float(largest_nu(1 / 8, 1.0, 1.0, printed=True)), 4)
+    (1.2308, 1.3333)
+    """
+    eta = check_numbers(eta, "eta", strict=True)
+    L, alpha = _curvatures(L, alpha)
+    if printed:
+        return (4.0 * L / (4.0 * L - alpha) + 0.0 * eta)[()]
+    return (1.0 / (1.0 - 2.0 * eta * alpha + 4.0 * eta**2 * alpha * L))[()]
+
+
+def rate(eta: ArrayLike, m: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
+    """β: by how much the gap shrinks in a stage, in expectation; inf where the theorem has no β.
+
+    Theorem 1 holds for every larger ν too, so that ν below 1/(1 − ηα) may be read as 1/(1 − ηα): β then never worsens
+    as k grows.  ``printed=True`` takes ν as it is, as Theorem 10 does (β₁ above 1/(1 − ηα), β₂ below).
+
+    Parameters
+    ----------
+    eta : float or array
+        The step; β < 1 needs η < 1/(4L).
+    m : float or array, at least 1
+        Steps a stage.
+    nu : float or array, at least 1
+    L, alpha : float or array, 0 < alpha <= L
+
+    Examples
+    --------
+    >>> c = 3.0
+    >>> round(float(rate(1 / (8 * c), 4 * (8 * c - 1), 8 * c / (8 * c - 1), L=c, alpha=1.0)), 12)
+    0.666666666667
+    """
+    linear, constant = _rate_parts(*_step(eta, nu, L, alpha), printed)
+    m = check_numbers(m, "m", low=1.0)
+    return (linear / m + constant)[()]
+
+
+def _rate_parts(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) -> tuple[Array, Array]:
+    """β = first/m + second; inf where the denominators are not positive."""
+    first = _denominator(eta, nu, L, alpha, printed)
+    nu = nu if printed else np.maximum(nu, _boundary(eta, alpha))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ok = first > 0
+        return np.where(ok, 1.0 / first, np.inf), np.where(ok, 2.0 * nu * eta**2 * alpha * L / first, np.inf)
+
+
+def _denominator(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) -> Array:
+    """D with β = (1/m + 2νη²αL)/D: one formula for each side of ν = 1/(1 − ηα), equal on it."""
+    small = nu * eta * alpha * (1.0 - 2.0 * eta * L)
+    large = 2.0 * nu * eta * alpha - 2.0 * nu * eta**2 * alpha * L - nu + 1.0
+    edge = _boundary(eta, alpha)
+    if printed:
+        return np.where(nu > edge, large, small)
+    return np.where(nu > edge, large, edge * eta * alpha * (1.0 - 2.0 * eta * L))
+
+
+def _boundary(eta: Array, alpha: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.where(eta * alpha < 1.0, 1.0 / (1.0 - eta * alpha), np.inf)
+
+
+def tail(
+    grad_norm: ArrayLike,
+    eta: ArrayLike,
+    m: ArrayLike,
+    nu: ArrayLike,
+    L: ArrayLike,
+    alpha: ArrayLike,
+    radius: ArrayLike,
+    printed: bool = False,
+) -> Any:
+    """τ(x̂): how far above F(x̂) the objective may stay; inf where β is not below 1.
+
+    Parameters
+    ----------
+    grad_norm : float or array
+        ‖∇_{3k+K} F(x̂)‖ = ‖H_{3k+K}(∇F(x̂))‖; at zero there is no tail.
+    radius : float or array
+        ω, the radius of the algorithm, which holds x̂.
+    eta, m, nu, L, alpha : as in `rate`
+    printed : bool
+        Theorem 10 as printed has a factor 1/α too many in its second regime, 2ω/α where 4ω/α follows in Q, and drops
+        a term of the first regime.
+    """
+    eta, nu, L, alpha = _step(eta, nu, L, alpha)
+    beta = np.asarray(rate(eta, m, nu, L, alpha, printed))
+    m = check_numbers(m, "m", low=1.0)
+    total = np.asarray(Q(grad_norm, eta, m, nu, L, alpha, radius, printed))
+    # τ₁ = αQ/(2D(1−β)m); τ₂ too, but it is printed without the α in its numerator
+    printed_second = (nu <= _boundary(eta, alpha)) & printed
+    total = np.where(printed_second, total, alpha * total)
+    room = 2.0 * _denominator(eta, nu, L, alpha, printed) * (1.0 - beta) * m
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.where((beta < 1.0) & (room > 0), total / room, np.inf)
+    return np.where(np.asarray(total) == 0, np.where(beta < 1.0, 0.0, np.inf), value)[()]
+
+
+def Q(
+    grad_norm: ArrayLike,
+    eta: ArrayLike,
+    m: ArrayLike,
+    nu: ArrayLike,
+    L: ArrayLike,
+    alpha: ArrayLike,
+    radius: ArrayLike,
+    printed: bool = False,
+) -> Any:
+    """Q(x̂) of Theorem 10, what a stage adds: (16νη²Lωm + 4ω/α)g + 4νη²m g², g = ‖∇_{3k+K} F(x̂)‖.
+
+    Two points of the ball are up to 2ω apart, so that the 2ω/α of the paper is 4ω/α; and where ν > 1/(1 − ηα) there is
+    (4ωg/α)(ν(1−ηα) − 1)m more.  Parameters as in `tail`.
+    """
+    eta, nu, L, alpha = _step(eta, nu, L, alpha)
+    m, g = check_numbers(m, "m", low=1.0), check_numbers(grad_norm, "grad_norm")
+    radius = check_numbers(radius, "radius", strict=True, infinite=True)
+    more = np.zeros(1)
+    if not printed:
+        nu = np.maximum(nu, _boundary(eta, alpha))
+        more = np.maximum(nu * (1.0 - eta * alpha) - 1.0, 0.0) * m * 4.0 / alpha
+    slope = 16.0 * nu * eta**2 * L * m + (2.0 if printed else 4.0) / alpha + more
+    with np.errstate(invalid="ignore"):
+        value = np.where(g > 0, slope * radius * g, 0.0) + 4.0 * nu * eta**2 * m * g**2
+    return value.reshape(np.broadcast(eta, m, nu, L, alpha, g, radius).shape)[()]
+
+
+# --- choosing the parameters -----------------------------------------------------------------------------------------
+class Recipe(NamedTuple):
+    """Parameters that give β ≤ 2/3."""
+
+    eta: float
+    m: int
+    k: int
+    nu: float
+    beta: float
+
+
+def recipe(L: float, alpha: float, K: int) -> Recipe:
+    """The paper's choice: η = 1/(8L), m = 4(8c − 1), k = 8c(8c − 1)K, rounded up; β is 2/3 for every c.
+
+    L and α depend on k themselves (they are taken at 3k + K and k + K): `plan` solves that for given data.
+
+    Examples
+    --------
+    >>> chosen = recipe(L=2.0, alpha=1.0, K=3)
+    >>> chosen.eta, chosen.m, chosen.k, round(chosen.beta, 6)
+    (0.0625, 60, 720, 0.666667)
+    """
+    K = check_count(K, "K")
+    c = float(condition_number(check_number(L, "L", strict=True), check_number(alpha, "alpha", strict=True)))
+    eta, m = 1.0 / (8.0 * L), math.ceil(4.0 * (8.0 * c - 1.0) - 1e-9)
+    k = math.ceil(8.0 * c * (8.0 * c - 1.0) * K - 1e-9)
+    nu = float(tight_nu(k, K))
+    return Recipe(eta, m, k, nu, float(rate(eta, m, nu, L, alpha)))
+
+
+def minimum_k(c: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str = "tight") -> Any:
+    """The smallest k for which HT-SVRG converges with some step: ν < 4c/(4c−1), that is k > (16c² − 4c)K.
+
+    By the bound of Jain et al. it is k > (1−s²)d + s²K with s = √(4c/(4c−1)) − 1, which grows with d.
+
+    Parameters
+    ----------
+    c : float or array, at least 1
+    K, d : as in `rho`; with d, a k near it may do (k = d always does)
+    bound : "tight" or "jain"
+
+    Examples
+    --------
+    >>> int(minimum_k(1.5, 2)), int(minimum_k(1.5, 2, 10_000, bound="jain"))
+    (61, 9909)
+    """
+    check_choice(bound, "bound", ("tight", "jain"))
+    c, K = check_numbers(c, "c", low=1.0), check_counts(K, "K")
+    limit = 4.0 * c / (4.0 * c - 1.0)
+    if bound == "jain":
+        if d is None:
+            raise ValueError("d must be given for bound='jain', which depends on the dimension")
+        d = check_counts(d, "d")
+        square = (np.sqrt(limit) - 1.0) ** 2
+        k = np.floor((1.0 - square) * d + square * K).astype(np.int64) + 1
+        k = np.where(deviation_factor(np.clip(k, K, d), K, d, "jain") < np.sqrt(limit), k, k + 1)
+        return np.minimum(k, d)[()]
+    k = np.asarray(smallest_k(limit, K, d))
+    # the condition is strict
+    return np.where(tight_nu(k, K, d) < limit * (1.0 - 1e-12), k, k + 1 if d is None else np.minimum(k + 1, d))[()]
+
+
+def largest_condition(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
+    """The c that must not be reached for HT-SVRG to converge at this k: (1 + √(1 + 4/ρ))/8, the inverse of `minimum_k`.
+
+    Below 1 nothing helps: k > 12K is needed however well conditioned the problem is.
+    """
+    nu = np.asarray(tight_nu(k, K, d))
+    with np.errstate(divide="ignore"):
+        return np.where(nu > 1, 0.25 * nu / np.maximum(nu - 1.0, 1e-300), np.inf)[()]
+
+
+def minimum_m(
+    eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, beta: ArrayLike = 1.0, printed: bool = False
+) -> Any:
+    """What m has to exceed for a rate below `beta`; inf if no m is enough.
+
+    For ν ≤ 1/(1 − ηα), η = η'/L and β = 1 that is c/(νη'(1 − 4η')); the paper prints c/(νη'(1 − η')).
+
+    Examples
+    --------
+    >>> round(float(minimum_m(1 / 8, 8 / 7, L=1.0, alpha=1.0)), 6)
+    14.0
+    """
+    eta, nu, L, alpha = _step(eta, nu, L, alpha)
+    beta = check_numbers(beta, "beta", strict=True)
+    if printed:
+        share = eta * L
+        return (L / alpha / (nu * share * (1.0 - share)))[()]
+    linear, constant = _rate_parts(eta, nu, L, alpha, False)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(constant < beta, linear / (beta - constant), np.inf)[()]
+
+
+def stages(beta: ArrayLike, reduction: ArrayLike = 1e-6) -> Any:
+    """How many stages shrink the gap to `reduction` of what it was; inf unless β < 1.
+
+    Examples
+    --------
+    >>> int(stages(2 / 3))
+    35
+    """
+    beta = check_numbers(beta, "beta", infinite=True)
+    reduction = check_numbers(reduction, "reduction", strict=True)
+    refuse(reduction >= 1, lambda at: f"reduction must be below 1, got {reduction[at]:g}")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        count = np.ceil(np.log(reduction) / np.log(beta) - 1e-9)
+    return np.where(beta < 1, np.maximum(count, 1.0), np.inf)[()]
+
+
+# --- corollaries, at the recipe's parameters -------------------------------------------------------------------------
+def recipe_tail(grad_norm: ArrayLike, L: ArrayLike, alpha: ArrayLike, radius: ArrayLike, printed: bool = False) -> Any:
+    """τ of the recipe: 6ωg + g²/L; printed 5ωg/α + g²/(αL)."""
+    L, alpha = _curvatures(L, alpha)
+    g, radius = check_numbers(grad_norm, "grad_norm"), check_numbers(radius, "radius", strict=True)
+    return ((5.0 * radius * g + g**2 / L) / alpha if printed else 6.0 * radius * g + g**2 / L)[()]
+
+
+def objective_bound(
+    stage: ArrayLike,
+    gap: ArrayLike,
+    grad_norm: ArrayLike,
+    L: ArrayLike,
+    alpha: ArrayLike,
+    radius: ArrayLike,
+    printed: bool = False,
+) -> Any:
+    """Corollary 15: E[F(x̃^s) − F(x̂)] ≤ (2/3)^s·gap + τ, with the recipe's parameters."""
+    stage, gap = check_numbers(stage, "stage"), check_numbers(gap, "gap")
+    return ((2.0 / 3.0) ** stage * gap + recipe_tail(grad_norm, L, alpha, radius, printed))[()]
+
+
+def distance_bound(
+    stage: ArrayLike,
+    distance: ArrayLike,
+    grad_norm: ArrayLike,
+    L_full: ArrayLike,
+    alpha: ArrayLike,
+    radius: ArrayLike,
+    printed: bool = False,
+) -> Any:
+    """Corollary 16: E‖x̃^s − x*‖ ≤ √(2L'/α)(2/3)^{s/2}‖x̃⁰ − x*‖ + √(12ωg/α) + (3 + √2)g/α.
+
+    `L_full` is L', the smoothness of F itself at 3k + K.  The paper prints √(10ωg)/α + (√(2/α³) + 3/α)g.
+    """
+    L_full, alpha = _curvatures(L_full, alpha, "L_full")
+    stage, distance = check_numbers(stage, "stage"), check_numbers(distance, "distance")
+    g, radius = check_numbers(grad_norm, "grad_norm"), check_numbers(radius, "radius", strict=True)
+    start = np.sqrt(2.0 * L_full / alpha) * (2.0 / 3.0) ** (0.5 * stage) * distance
+    if printed:
+        return (start + np.sqrt(10.0 * radius * g) / alpha + (np.sqrt(2.0 / alpha**3) + 3.0 / alpha) * g)[()]
+    return (start + np.sqrt(12.0 * radius * g / alpha) + (3.0 + np.sqrt(2.0)) / alpha * g)[()]
+
+
+# --- the others ------------------------------------------------------------------------------------------------------
+def pgd_rate(nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, eta: ArrayLike | None = None) -> Any:
+    """By how much an iteration of PGD shrinks ‖x − x̂‖, up to the tail: √ν·max(|1−ηα|, |1−ηL|).
+
+    Here α and L are of F itself, both at sparsity 2k + K; the default step 2/(α+L) gives √ν(c'−1)/(c'+1).  What is not
+    below 1 proves nothing.
+
+    Examples
+    --------
+    >>> round(float(pgd_rate(tight_nu(36, 4), L=2.0, alpha=1.0)), 4)
+    0.3935
+    """
+    L, alpha = _curvatures(L, alpha)
+    nu = check_numbers(nu, "nu", low=1.0)
+    step = 2.0 / (alpha + L) if eta is None else check_numbers(eta, "eta", strict=True)
+    return (np.sqrt(nu) * np.maximum(np.abs(1.0 - step * alpha), np.abs(1.0 - step * L)))[()]
+
+
+def saga_rate(n: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> Any:
+    """By how much a step of HT-SAGA shrinks its Lyapunov function: ν(1 − ηα) with η = 1/(2(αn + L)).
+
+    A repair of the paper's condition, which does not hold together; it assumes that the K-sparse x̂ minimises F without
+    any constraint.  Not below 1 unless ν < 1/(1 − ηα).
+    """
+    L, alpha = _curvatures(L, alpha)
+    n, nu = check_counts(n, "n"), check_numbers(nu, "nu", low=1.0)
+    return (nu * (1.0 - alpha / (2.0 * (alpha * n + L))))[()]
+
+
+class Cost(NamedTuple):
+    """Operations up to a constant factor, and who needs fewer."""
+
+    pgd: Any
+    ht_svrg: Any
+    svrg_wins: Any
+
+
+def cost(n: ArrayLike, d: ArrayLike, c: ArrayLike, c_full: ArrayLike, epsilon: ArrayLike = 1e-6) -> Cost:
+    """PGD's n·c'·d·log(1/ε) against HT-SVRG's (n + c)·d·log(1/ε): the latter is less where c < n(c' − 1).
+
+    `c` is the condition number with the smoothness of the f_i, `c_full` (c') the one with that of F.  Constants are
+    left out, as in the paper.
+
+    Examples
+    --------
+    >>> bool(cost(1000, 50, c=300.0, c_full=10.0).svrg_wins)
+    True
+    """
+    n, d = check_counts(n, "n"), check_counts(d, "d")
+    c, c_full = check_numbers(c, "c", low=1.0), check_numbers(c_full, "c_full", low=1.0)
+    epsilon = check_numbers(epsilon, "epsilon", strict=True)
+    refuse(epsilon >= 1, lambda at: f"epsilon must be below 1, got {epsilon[at]:g}")
+    digits = np.log(1.0 / epsilon)
+    return Cost((n * c_full * d * digits)[()], ((n + c) * d * digits)[()], (c < n * (c_full - 1.0))[()])
+
+
+def gradient_scale(sigma: ArrayLike, r: ArrayLike, d: ArrayLike, n: ArrayLike) -> Any:
+    """σ√(r·log d / n): how ‖∇_r F(x*)‖ scales in sparse linear regression with noise σ (Proposition 18)."""
+    sigma = check_numbers(sigma, "sigma")
+    r, d, n = check_counts(r, "r"), check_counts(d, "d"), check_counts(n, "n")
+    return (sigma * np.sqrt(r * np.log(d) / n))[()]
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+def _curvatures(L: ArrayLike, alpha: ArrayLike, name: str = "L") -> tuple[Array, Array]:
+    L, alpha = check_numbers(L, name, strict=True), check_numbers(alpha, "alpha", strict=True)
+    wide_L, wide_alpha = np.broadcast_arrays(L, alpha)
+    refuse(
+        wide_alpha > wide_L * (1.0 + 1e-12),
+        lambda at: f"alpha must be at most {name} = {wide_L[at]:g}, got {wide_alpha[at]:g}",
+    )
+    return L, alpha
+
+
+def _step(eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array, Array, Array]:
+    L, alpha = _curvatures(L, alpha)
+    return check_numbers(eta, "eta", strict=True), check_numbers(nu, "nu", low=1.0), L, alpha
+
+
+__all__ = [
+    "Cost", "Q", "Recipe", "condition_number", "cost", "distance_bound", "gradient_scale", "largest_condition",
+    "largest_nu", "minimum_k", "minimum_m", "nu_from_rho", "objective_bound", "optimal_nu", "pgd_rate", "rate",
+    "recipe", "recipe_tail", "saga_rate", "stages", "tail",
+]  # fmt: skip

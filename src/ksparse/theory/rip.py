@@ -1,0 +1,243 @@
+r"""What the tight bound buys in compressed sensing: thresholds on restricted isometry constants, noise, measurements.
+
+A has the restricted isometry constant δ_r if :math:`(1-δ_r)\|x\|^2 \le \|Ax\|^2 \le (1+δ_r)\|x\|^2` for all r-sparse x.
+With ν of Theorem 1 the error of IHT and of CoSaMP shrinks in every iteration by at least
+
+.. math:: \text{IHT: } \sqrt{2ν}\,δ_{2k+K}, \qquad
+          \text{CoSaMP: } \sqrt2\,δ_{3k+K}\sqrt{\frac{1 + (ν-1)\,δ_{3k+K}^2}{1 - δ_{3k+K}^2}}
+
+(Theorems 6 and 7 of the paper); ν = 4 gives what was known before.  Functions take numbers or arrays that broadcast.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._validate import check_choice, check_count, check_counts, check_number, check_numbers, refuse
+from .bounds import nu as tight_nu
+from .spectrum import Bracket, Spectrum
+
+ALGORITHMS = ("iht", "cosamp")
+CLASSIC = 4.0  # ν of the classic bound: its factor 2, squared
+
+
+def rip_order(algorithm: str, k: ArrayLike, K: ArrayLike) -> Any:
+    """The sparsity r whose δ_r matters: 2k + K for IHT, 3k + K for CoSaMP."""
+    check_choice(algorithm, "algorithm", ALGORITHMS)
+    return ((2 if algorithm == "iht" else 3) * check_counts(k, "k") + check_counts(K, "K"))[()]
+
+
+def rip_threshold(
+    algorithm: str,
+    k: ArrayLike,
+    K: ArrayLike,
+    d: ArrayLike | None = None,
+    bound: str = "tight",
+    rate: ArrayLike = 0.5,
+) -> Any:
+    """The largest δ of order `rip_order` for which the error provably shrinks by `rate` in every iteration.
+
+    Parameters
+    ----------
+    algorithm : "iht" or "cosamp"
+        IHT with unit step; CoSaMP that selects 2k indices.
+    k, K, d : as in `rho`
+    bound : "tight" or "classic"
+    rate : float or array in (0, 1]
+        At 1 the threshold is the edge of convergence.
+
+    Examples
+    --------
+    >>> round(float(rip_threshold("iht", 4, 4, bound="classic")), 4), round(float(rip_threshold("iht", 4, 4)), 4)
+    (0.1768, 0.2185)
+    """
+    check_choice(algorithm, "algorithm", ALGORITHMS)
+    nu = _nu(k, K, d, bound)
+    rate = check_numbers(rate, "rate", strict=True)
+    refuse(rate > 1, lambda at: f"rate must be at most 1, got {rate[at]:g}; an error that grows is no rate")
+    if algorithm == "iht":
+        return (rate / np.sqrt(2.0 * nu))[()]
+    # rate² (1 − t) = 2t (1 + (ν−1) t) for t = δ², solved in the form that survives ν = 1
+    square = rate**2
+    return np.sqrt(2.0 * square / (2.0 + square + np.sqrt((2.0 + square) ** 2 + 8.0 * (nu - 1.0) * square)))[()]
+
+
+def rip_rate(
+    algorithm: str, delta: ArrayLike, k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str = "tight"
+) -> Any:
+    """By how much the error shrinks in an iteration at a given δ; the inverse of `rip_threshold`."""
+    check_choice(algorithm, "algorithm", ALGORITHMS)
+    nu, delta = _nu(k, K, d, bound), _delta(delta)
+    return np.sqrt(2.0 * nu) * delta if algorithm == "iht" else np.sqrt(2.0) * delta * _cosamp_stretch(nu, delta)
+
+
+def noise_amplification(
+    algorithm: str,
+    delta: ArrayLike,
+    k: ArrayLike,
+    K: ArrayLike,
+    d: ArrayLike | None = None,
+    bound: str = "tight",
+    printed: bool = False,
+) -> Any:
+    """C in ‖x^t − x*‖ ≤ rate^t ‖x⁰ − x*‖ + C‖ε‖; inf where the rate is not below 1.
+
+    IHT adds √((1+δ)ν)‖ε‖ in an iteration.  For CoSaMP the paper's proof prints a factor δ in the first of its two noise
+    terms that its derivation does not give, and leaves 2 where √ν suffices; ``printed=True`` keeps both.
+
+    Examples
+    --------
+    >>> round(float(noise_amplification("iht", 0.2, 4, 4)), 2)
+    3.27
+    """
+    nu, delta = _nu(k, K, d, bound), _delta(delta)
+    rate = np.asarray(rip_rate(algorithm, delta, k, K, d, bound))
+    if algorithm == "iht":
+        added = np.sqrt((1.0 + delta) * nu)
+    else:
+        first = np.sqrt(2.0) * _cosamp_stretch(nu, delta) * (delta if printed else 1.0)
+        added = np.sqrt(1.0 + delta) * (first + (2.0 if printed else np.sqrt(nu)) / (1.0 - delta))
+    room = np.broadcast_to(1.0 - rate, np.broadcast(rate, added).shape)
+    return np.divide(added, room, out=np.full(room.shape, np.inf), where=room > 0)[()]
+
+
+def measurements(
+    algorithm: str,
+    k: ArrayLike,
+    K: ArrayLike,
+    d: ArrayLike,
+    bound: str = "tight",
+    rate: ArrayLike = 0.5,
+    constant: float = 1.0,
+) -> Any:
+    r"""How the sufficient number of random measurements grows: :math:`C_0\,δ^{-2}\,r\log(d/r)`.
+
+    The constant C₀ is not known, so that only ratios mean something.  r·log(d/r) falls again beyond r = d/e, which the
+    requirement cannot (δ_r grows with r): there its largest value is taken.
+
+    Examples
+    --------
+    >>> tight, classic = (measurements("iht", 4, 4, 256, bound) for bound in ("tight", "classic"))
+    >>> round(float(tight / classic), 4)
+    0.6545
+    """
+    constant = check_number(constant, "constant", strict=True)
+    threshold = np.asarray(rip_threshold(algorithm, k, K, d, bound, rate))
+    d = check_counts(d, "d")
+    r = np.minimum(rip_order(algorithm, k, K), d / np.e)
+    return (constant / threshold**2 * r * np.log(d / r))[()]
+
+
+def measurement_ratio(
+    algorithm: str, k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, rate: ArrayLike = 0.5
+) -> Any:
+    """Measurements by the tight bound for one by the classic bound: ν/4 for IHT, 0.6545 at k = K.
+
+    Examples
+    --------
+    >>> round(float(measurement_ratio("iht", 4, 4)), 4)
+    0.6545
+    """
+    tight, classic = (rip_threshold(algorithm, k, K, d, bound, rate) for bound in ("tight", "classic"))
+    return (np.asarray(classic) / tight)[()] ** 2
+
+
+def largest_k(
+    algorithm: str, n: int, K: int, d: int, bound: str = "tight", rate: float = 0.5, constant: float = 1.0
+) -> int:
+    """The largest k for which `measurements` asks for at most n; 0 if not even k = K is affordable.
+
+    A larger k relaxes the threshold but raises the order of the constant: for a given n there is a limit.
+
+    Examples
+    --------
+    >>> largest_k("iht", 2000, 4, 1000), largest_k("iht", 2000, 4, 1000, bound="classic")
+    (29, 5)
+    """
+    n = check_count(n, "n")
+    d = check_count(d, "d")
+    k = np.arange(check_count(K, "K", high=d, high_text="d"), d + 1)
+    enough = measurements(algorithm, k, K, d, bound, rate, constant) <= n
+    return int(k[enough].max(initial=0))
+
+
+class Isometry(NamedTuple):
+    """What is known of δ_r: it lies between `lower` and `upper`; they are equal if it was enumerated."""
+
+    order: int
+    lower: float
+    upper: float
+    lower_from: str
+    upper_from: str
+
+    @property
+    def exact(self) -> bool:
+        return self.lower == self.upper
+
+
+def restricted_isometry(A: Any, r: int, *, exact: bool | None = None, samples: int = 200, random_state: Any = 0) -> Any:
+    """The restricted isometry constant δ_r of A, exactly or as a bracket.
+
+    Parameters
+    ----------
+    A : array, sparse matrix or LinearOperator of shape (n, d), real or complex
+    r : int
+        The sparsity, 1 <= r <= d.
+    exact : bool, optional
+        True enumerates all supports (and refuses if there are more than two million); False gives a bracket: below it
+        stand the supports that a search found (random ones, and greedy by truncated power iterations and exchanges),
+        above it Gershgorin's discs or the whole spectrum.  By default it enumerates up to 20,000 supports.
+    samples : int
+        Random supports tried.
+    random_state : None, int or Generator
+
+    Returns
+    -------
+    Isometry
+
+    Examples
+    --------
+    >>> A = np.linalg.qr(np.random.default_rng(0).standard_normal((8, 8)))[0]
+    >>> round(restricted_isometry(A, 3).upper, 12)  # orthonormal columns
+    0.0
+    """
+    spectrum = Spectrum.create(A)
+    low, high = spectrum.brackets(r, exact=exact, samples=samples, random_state=random_state)
+    (lower, lower_from), (upper, upper_from) = (
+        max((high_end - 1.0, high_from), (1.0 - low_end, low_from))
+        for low_end, low_from, high_end, high_from in (
+            (low.upper, low.upper_from, high.lower, high.lower_from),
+            (low.lower, low.lower_from, high.upper, high.upper_from),
+        )
+    )
+    return Isometry(int(r), max(lower, 0.0), max(upper, 0.0), lower_from, upper_from)
+
+
+def coherence(A: Any) -> float:
+    """The largest |⟨a_i, a_j⟩| of two different columns; δ_r ≤ (r − 1)·coherence for columns of norm one."""
+    return Spectrum.create(A).coherence
+
+
+def _nu(k: ArrayLike, K: ArrayLike, d: ArrayLike | None, bound: str) -> NDArray[np.float64]:
+    check_choice(bound, "bound", ("tight", "classic"))
+    nu = np.asarray(tight_nu(k, K, d))  # checks the arguments for both
+    return nu if bound == "tight" else np.full(nu.shape, CLASSIC)
+
+
+def _delta(delta: ArrayLike) -> NDArray[np.float64]:
+    delta = check_numbers(delta, "delta")
+    refuse(delta >= 1, lambda at: f"delta must be below 1, got {delta[at]:g}")
+    return delta
+
+
+def _cosamp_stretch(nu: NDArray[np.float64], delta: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sqrt((1.0 + (nu - 1.0) * delta**2) / (1.0 - delta**2))
+
+
+__all__ = [
+    "Bracket", "Isometry", "coherence", "largest_k", "measurement_ratio", "measurements", "noise_amplification",
+    "restricted_isometry", "rip_order", "rip_rate", "rip_threshold",
+]  # fmt: skip

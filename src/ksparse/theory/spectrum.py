@@ -1,0 +1,250 @@
+r"""Sparse eigenvalues: how much :math:`x^\top G x` can be for r-sparse x of norm 1, with G = scale·AᵀWA + diag(ridge).
+
+To find the extremes exactly is to enumerate supports.  Where there are too many, they are bracketed: from inside by
+supports that a search finds, from outside by Gershgorin's discs and by the eigenvalues of the whole matrix.  Both the
+restricted isometry constants and the restricted convexity of a loss are read off here.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validate import as_real, check_count, check_generator
+
+WHOLE = 3000  # a matrix up to this size has all its eigenvalues computed
+GERSHGORIN_WORK = 4e11  # multiplications up to which all pairs of columns are compared: some ten seconds
+ENUMERATE_WORK = 2e9  # supports times r³ that are enumerated unasked
+MOST_SUPPORTS = 2_000_000
+SEARCH_WORK = 1e10
+SLACK = 1e-12  # of the largest eigenvalue: what rounding may do to a bound
+
+
+class Bracket(NamedTuple):
+    """A number known to lie between `lower` and `upper`, and where each end comes from."""
+
+    lower: float
+    upper: float
+    lower_from: str
+    upper_from: str
+
+    @property
+    def exact(self) -> bool:
+        return self.lower == self.upper
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """G = scale·AᵀWA + diag(ridge), reached through the columns of A only; build one with `Spectrum.create`."""
+
+    A: Any
+    n: int
+    p: int
+    weight: NDArray[np.float64]  # of the rows, times the scale
+    ridge: NDArray[np.float64]
+
+    @classmethod
+    def create(cls, A: Any, *, weight: Any = None, scale: float = 1.0, ridge: Any = 0.0) -> Spectrum:
+        """Take an array, a sparse matrix or anything with `shape`, `matmat` and `rmatmat`."""
+        if hasattr(A, "tocsc") and hasattr(A, "nnz"):
+            A = A.tocsc()
+            values = A.data
+        elif hasattr(A, "matmat") and hasattr(A, "rmatmat"):
+            values = np.zeros(0)
+        else:
+            A = values = np.asarray(A) if np.iscomplexobj(A) else as_real(A, "A")
+        if len(A.shape) != 2 or 0 in A.shape:
+            raise ValueError(f"A must be a matrix with at least one row and column, got shape {A.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError("A must be finite, got NaN or infinity; remove or impute them first")
+        n, p = A.shape
+        row = np.full(n, scale) if weight is None else scale * np.asarray(weight, dtype=np.float64)
+        return cls(A, n, p, row, np.broadcast_to(np.asarray(ridge, dtype=np.float64), p))
+
+    # --- G, a few columns at a time ------------------------------------------------------------------------------
+    def columns(self, which: NDArray[np.intp]) -> NDArray[Any]:
+        """Columns of A as a dense array."""
+        if hasattr(self.A, "matmat") and not hasattr(self.A, "nnz"):
+            unit = np.zeros((self.p, which.size))
+            unit[which, np.arange(which.size)] = 1.0
+            return np.asarray(self.A.matmat(unit))
+        part = self.A[:, which]
+        return np.asarray(part.toarray() if hasattr(part, "toarray") else part).astype(np.result_type(part.dtype, 0.0))
+
+    def rows_times(self, Y: NDArray[Any]) -> NDArray[Any]:
+        """AᴴWY."""
+        Y = self.weight[:, np.newaxis] * Y
+        if hasattr(self.A, "rmatmat") and not hasattr(self.A, "nnz"):
+            return np.asarray(self.A.rmatmat(Y))
+        return np.asarray(self.A.conj().T @ Y)
+
+    def block(self, which: NDArray[np.intp]) -> NDArray[Any]:
+        """G[which, which]."""
+        C = self.columns(which)
+        return C.conj().T @ (self.weight[:, np.newaxis] * C) + np.diag(self.ridge[which])
+
+    def _column_blocks(self) -> Iterator[NDArray[np.intp]]:
+        width = max(1, 2**22 // max(self.n, self.p))
+        return (np.arange(start, min(start + width, self.p)) for start in range(0, self.p, width))
+
+    @functools.cached_property
+    def diagonal(self) -> NDArray[np.float64]:
+        square = [np.einsum("ij,i->j", np.abs(self.columns(J)) ** 2, self.weight) for J in self._column_blocks()]
+        return np.concatenate(square) + self.ridge
+
+    # --- bounds from outside -------------------------------------------------------------------------------------
+    @functools.cached_property
+    def _discs(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Gershgorin for every r at once: low[r−1] ≤ every eigenvalue of every r × r block ≤ high[r−1]; coherence."""
+        low, high, coherence = np.full(self.p, np.inf), np.full(self.p, -np.inf), 0.0
+        for J in self._column_blocks():
+            size = np.abs(self.rows_times(self.columns(J)))
+            size[J, np.arange(J.size)] = 0.0
+            size.sort(axis=0)
+            radius = np.zeros_like(size)
+            np.cumsum(size[:0:-1], axis=0, out=radius[1:])
+            coherence = max(coherence, float(size[-1].max()) if self.p > 1 else 0.0)
+            low = np.minimum(low, (self.diagonal[J] - radius).min(axis=1))
+            high = np.maximum(high, (self.diagonal[J] + radius).max(axis=1))
+        return low, high, coherence
+
+    @property
+    def coherence(self) -> float:
+        return self._discs[2]
+
+    @functools.cached_property
+    def _whole(self) -> tuple[float, float, str]:
+        """Bounds on all eigenvalues of G, and their name."""
+        least, most = float(self.ridge.min()), float(self.ridge.max())
+        if min(self.n, self.p) <= WHOLE:
+            root = np.sqrt(self.weight)[:, np.newaxis]
+            if self.p <= self.n:
+                G = np.zeros((self.p, self.p), dtype=np.result_type(self.columns(np.arange(1)).dtype, 0.0))
+                for J in self._column_blocks():
+                    G[:, J] = self.rows_times(self.columns(J))
+            else:
+                G = sum(C @ C.conj().T for C in (root * self.columns(J) for J in self._column_blocks()))
+            values = np.linalg.eigvalsh(G)
+            bottom = float(values[0]) if self.p <= self.n else 0.0
+            return max(bottom, 0.0) + least, max(float(values[-1]), 0.0) + most, "the whole spectrum"
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        gram = LinearOperator(
+            (self.p, self.p), dtype=np.float64,
+            matvec=lambda v: self.rows_times(self._times(np.ravel(v))[:, np.newaxis])[:, 0],
+        )  # fmt: skip
+        start = np.random.default_rng(0).standard_normal(self.p)
+        top = float(eigsh(gram, k=1, v0=start, tol=1e-8, return_eigenvectors=False)[0])
+        return least, top * (1.0 + 1e-6) + most, "Lanczos on the whole matrix"
+
+    def _times(self, v: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self.A.matvec(v) if hasattr(self.A, "matvec") else self.A @ v)
+
+    def floor(self, r: int) -> tuple[float, str]:
+        """A number that no eigenvalue of an r × r block is below, and where it comes from."""
+        bottom, top, name = self._whole
+        options = [(bottom, name if bottom > self.ridge.min() else "a square is not negative")]
+        if self.n * float(self.p) ** 2 <= GERSHGORIN_WORK:
+            options.append((float(self._discs[0][r - 1]), "Gershgorin"))
+        value, name = max(options)
+        return max(value - SLACK * top, float(self.ridge.min())), name
+
+    def ceiling(self, r: int) -> tuple[float, str]:
+        """A number that no eigenvalue of an r × r block is above, and where it comes from."""
+        _, top, name = self._whole
+        trace = float(np.sort(self.diagonal)[-r:].sum() - (r - 1) * self.ridge.min())
+        options = [(top, name), (trace, "the trace")]
+        if self.n * float(self.p) ** 2 <= GERSHGORIN_WORK:
+            options.append((float(self._discs[1][r - 1]), "Gershgorin"))
+        value, name = min(options)
+        return value + SLACK * top, name
+
+    # --- bounds from inside --------------------------------------------------------------------------------------
+    def enumerate(self, r: int) -> tuple[float, float]:
+        """The smallest and the largest eigenvalue of all r × r blocks, by going through them."""
+        if r == 1:
+            return float(self.diagonal.min()), float(self.diagonal.max())
+        G = self.block(np.arange(self.p))
+        low, high = np.inf, -np.inf
+        supports = itertools.combinations(range(self.p), r)
+        while chunk := list(itertools.islice(supports, max(1, 2**20 // (r * r)))):
+            S = np.array(chunk)
+            values = np.linalg.eigvalsh(G[S[:, :, np.newaxis], S[:, np.newaxis, :]])
+            low, high = min(low, float(values[:, 0].min())), max(high, float(values[:, -1].max()))
+        return low, high
+
+    def search(self, r: int, samples: int, rng: np.random.Generator) -> tuple[tuple[float, str], tuple[float, str]]:
+        """Supports with a small and with a large eigenvalue: the best of random ones and of greedy growth."""
+        low, high = (math.inf, "random supports"), (-math.inf, "random supports")
+        for _ in range(max(1, min(samples, int(SEARCH_WORK / (r * r * (self.n + r)))))):
+            values = np.linalg.eigvalsh(self.block(rng.choice(self.p, r, replace=False)))
+            low, high = min(low, (float(values[0]), low[1])), max(high, (float(values[-1]), high[1]))
+        order = np.argsort(self.diagonal, kind="stable")
+        more = [int(j) for j in rng.choice(self.p, min(2, self.p), replace=False)]
+        for start in [int(order[0]), *more]:
+            low = min(low, (self._grow(r, start, -1.0), "greedy supports"))
+        for start in [int(order[-1]), *more]:
+            high = max(high, (-self._grow(r, start, 1.0), "greedy supports"))
+        return low, high
+
+    def _grow(self, r: int, start: int, sign: float) -> float:
+        """−sign times the best eigenvalue found: columns join by what they promise, then the least useful one is
+        exchanged while that helps."""
+        S = np.array([start])
+        value, promise, vector = self._promise(S, sign)
+        while r > S.size:
+            new = min(r - S.size, max(1, S.size // 8))
+            S = np.append(S, np.argsort(-promise, kind="stable")[:new])
+            value, promise, vector = self._promise(S, sign)
+        for _ in range(min(2 * r, 100) if self.p > r else 0):
+            T = np.append(np.delete(S, np.argmin(np.abs(vector))), np.argmax(promise))
+            other, promise, vector = self._promise(T, sign)
+            if other >= value:
+                break
+            S, value = T, other
+        return value
+
+    def _promise(self, S: NDArray[np.intp], sign: float) -> tuple[float, NDArray[np.float64], NDArray[Any]]:
+        """The extreme eigenvalue on S (times −sign), what each column outside would add to it, and its eigenvector."""
+        C = self.columns(S)
+        G = C.conj().T @ (self.weight[:, np.newaxis] * C) + np.diag(self.ridge[S])
+        values, vectors = np.linalg.eigh(G)
+        at = -1 if sign > 0 else 0
+        value, vector = float(values[at]), vectors[:, at]
+        pull = np.abs(self.rows_times((C @ vector)[:, np.newaxis])[:, 0]) ** 2
+        gap = self.diagonal - value  # second-order change of the eigenvalue when column j joins
+        promise = pull / np.maximum(np.abs(gap), 1e-6 * max(1e-300, float(self.diagonal.max())))
+        promise[S] = -1.0
+        return -sign * value, promise, vector
+
+    # --- both ----------------------------------------------------------------------------------------------------
+    def brackets(
+        self, r: int, *, exact: bool | None = None, samples: int = 200, random_state: Any = 0
+    ) -> tuple[Bracket, Bracket]:
+        """Brackets of the smallest and of the largest r-sparse eigenvalue."""
+        r = check_count(r, "r", high=self.p, high_text="the number of columns")
+        samples = check_count(samples, "samples")
+        count = math.comb(self.p, r)
+        if exact and count > MOST_SUPPORTS:
+            raise ValueError(
+                f"exact=True would go through {count:.3g} supports of {r} columns, at most {MOST_SUPPORTS:,} are done; "
+                "leave exact out for a bracket"
+            )
+        if exact or (exact is None and count * float(r) ** 3 <= ENUMERATE_WORK and count <= 20_000):
+            low, high = self.enumerate(r)
+            return Bracket(low, low, "enumeration", "enumeration"), Bracket(high, high, "enumeration", "enumeration")
+        (found_low, low_from), (found_high, high_from) = self.search(r, samples, check_generator(random_state))
+        floor, floor_from = self.floor(r)
+        ceiling, ceiling_from = self.ceiling(r)
+        # rounding may put what was found a hair outside the bounds
+        return (
+            Bracket(floor, max(found_low, floor), floor_from, low_from),
+            Bracket(min(found_high, ceiling), ceiling, high_from, ceiling_from),
+        )
