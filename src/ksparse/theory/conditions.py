@@ -94,10 +94,10 @@ class Case:
         if not math.isfinite(L):
             yield Condition("smoothness", False, "the curvature of this loss has no bound without a radius; give one")
             return
-        yield Condition("smoothness", True, f"L at 3k + K = {3 * k + K} is {L:.4g}")
+        yield Condition("smoothness", True, f"L at {_level('3k + K', 3 * k + K, self.d)} is {L:.4g}")
         yield Condition(
             "convexity", True if alpha.lower > 0 else None if alpha.upper > 1e-12 * L else False,
-            f"alpha at k + K = {k + K} is at least {alpha.lower:.4g} ({alpha.lower_from}) "
+            f"alpha at {_level('k + K', k + K, self.d)} is at least {alpha.lower:.4g} ({alpha.lower_from}) "
             f"and at most {alpha.upper:.4g} ({alpha.upper_from})",
         )  # fmt: skip
         yield Condition("step", step < 0.25 / L, f"eta = {step:.4g} against 1/(4L) = {0.25 / L:.4g}")
@@ -211,6 +211,10 @@ def sparsities(low: int, high: int, count: int = 40) -> Iterator[int]:
 def allowed_condition(nu: float) -> float:
     """What c has to stay below with the best step, ν/(4(ν − 1))."""
     return 0.25 * nu / (nu - 1.0) if nu > 1 else math.inf
+
+
+def _level(name: str, r: int, d: int) -> str:
+    return f"{name} = {r}" if r <= d else f"{name} > d = {d}"
 
 
 def _decide(surely: bool, perhaps: bool) -> bool | None:

@@ -94,8 +94,8 @@ def plan(
 
     The recipe of the paper, k = 8c(8c−1)K with step 1/(8L), is circular: c depends on k.  The smallest k that solves
     it is taken; with it the rate is at most 2/3.  Where there is none (without a ridge or mini-batches there never is)
-    the parameters are those of the paper's experiments, k = 9K (but below half the rows) and m = 3n, the step is found
-    by a trial run, and nothing is promised.
+    the parameters are those of the paper's experiments, k = 9K (at most half the rows and columns) and m = 3n, the
+    step is found by a trial run, and nothing is promised.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def plan(
         step, m, output, source = 0.125 / L, math.ceil(4.0 * (8.0 * L / alpha - 1.0)), "random", "theory"
         stages = int(rates.stages(rates.rate(step, m, bounds.nu(k, K, d), L, min(alpha, L)), REDUCTION))
     else:
-        k, m, output, source, stages = min(RELAXED * K, max(K, n // 2), d), 3 * n, "last", "practice", 100
+        k, m, output, source, stages = max(K, min(RELAXED * K, n // 2, d // 2)), 3 * n, "last", "practice", 100
         fit = minimize(A, y, k, solver=HTSVRG(m=m, batch_size=batch_size, stages=stages), **settings, **watch)
         step = float(np.median(fit.history.step[1:])) if fit.n_stages else float(fit.history.step[0])
     solver = HTSVRG(step, m=m, batch_size=batch_size, stages=stages, output=output, tol=0.0)

@@ -1,0 +1,218 @@
+"""The command line: thin over the functions of the package."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Models with at most k features: bounds, plans and certificates.",
+)
+
+
+class Loss(str, Enum):
+    squared = "squared"
+    logistic = "logistic"
+    poisson = "poisson"
+    huber = "huber"
+    squared_hinge = "squared_hinge"
+
+
+ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+
+@app.callback(invoke_without_command=True)
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        from . import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def bound(
+    k: Annotated[int, typer.Option("-k", help="Non-zeros that hard thresholding keeps.")],
+    K: Annotated[int, typer.Option("-K", help="Non-zeros of the truth, at most k.")],
+    d: Annotated[int | None, typer.Option("-d", help="The dimension; large if left out.")] = None,
+    rate: Annotated[float, typer.Option(help="The wanted rate of IHT and CoSaMP, in (0, 1].")] = 0.5,
+    as_json: AsJson = False,
+) -> None:
+    """The tight bound of hard thresholding, and what it means for recovery and for HT-SVRG."""
+    with _errors():
+        facts = _bound_facts(k, K, d, rate)
+    if as_json:
+        _print_json(facts)
+        return
+    from rich import box
+    from rich.table import Table
+
+    size = f"k = {k}, K = {K}, d {'large' if d is None else f'= {d}'}"
+    table = Table(title=f"Hard thresholding, {size}", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("", "tight", "classic", "Jain et al."):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    factor = facts["deviation_factor"]
+    table.add_row("a distance grows at most by", *(_number(factor[name]) for name in ("tight", "classic", "jain")))
+    for name, label in ALGORITHMS.items():
+        ends = facts["rip_threshold"][name]
+        tight, classic = _number(ends["tight"]), _number(ends["classic"])
+        table.add_row(f"{label}: rate {rate:g} if delta_{ends['order']} <=", tight, classic, "")
+        table.add_row(f"{label}: share of measurements", _number(facts["measurement_ratio"][name]), "1", "")
+    limit = facts["largest_condition"]
+    table.add_row("HT-SVRG: converges if L/alpha <", _number(limit) if limit > 1 else "never", "never", "")
+    _show(table)
+    print(f"rho = {facts['rho']:.6g}, nu = {facts['nu']:.6g}")
+    if limit <= 1:
+        print("HT-SVRG: nothing is proven at this k, however good the data; k > 12K is needed (far from d)")
+
+
+def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
+    from . import theory
+
+    return {
+        "k": k,
+        "K": K,
+        "d": d,
+        "rate": rate,
+        "rho": float(theory.rho(k, K, d)),
+        "nu": float(theory.nu(k, K, d)),
+        "deviation_factor": {
+            name: None if name == "jain" and d is None else float(theory.deviation_factor(k, K, d, name))
+            for name in ("tight", "classic", "jain")
+        },
+        "rip_threshold": {
+            name: {
+                "order": int(theory.rip_order(name, k, K)),
+                "tight": float(theory.rip_threshold(name, k, K, d, "tight", rate)),
+                "classic": float(theory.rip_threshold(name, k, K, d, "classic", rate)),
+            }
+            for name in ALGORITHMS
+        },
+        "measurement_ratio": {name: float(theory.measurement_ratio(name, k, K, d, rate)) for name in ALGORITHMS},
+        "largest_condition": float(theory.largest_condition(k, K, d)),
+    }
+
+
+@app.command()
+def plan(
+    data: Annotated[Path, typer.Argument(help="A .csv, .tsv, .svm (also .gz, .bz2) or .npz file.")],
+    K: Annotated[int, typer.Option("-K", help="A guess of how many features matter.")],
+    target: Annotated[
+        str | None, typer.Option(help="The column of a CSV file to predict; the last by default.")
+    ] = None,
+    loss: Annotated[Loss, typer.Option(help="The loss; two labels become -1 and +1.")] = Loss.squared,
+    l2: Annotated[float, typer.Option(help="The ridge.")] = 0.0,
+    radius: Annotated[float, typer.Option(help="The largest norm of a solution.")] = math.inf,
+    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 1,
+    standardize: Annotated[bool, typer.Option(help="Columns of mean zero (if dense) and norm one.")] = True,
+    trial: Annotated[bool, typer.Option(help="Run HT-SVRG and measure its rate.")] = True,
+    max_time: Annotated[float, typer.Option(help="Seconds for a trial run.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="For the trial run.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Which k, which step, how many steps and stages: from DATA and a guess K, with a certificate."""
+    with _errors():
+        from . import theory
+        from .sources import read_table
+
+        table = read_table(data, target)
+        A, y = _scaled(table.A) if standardize else table.A, _labels(table.y, loss)
+        with _progress(as_json) as callback:
+            chosen = theory.plan(
+                A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,
+                callback=callback, random_state=seed,
+            )  # fmt: skip
+    if as_json:
+        _print_json(chosen.to_dict())
+    else:
+        print(f"{data.name}: {y.size} rows, {len(table.names)} columns{', standardized' * standardize}")
+        print(str(chosen))
+
+
+def _scaled(A: Any) -> Any:
+    """Columns of norm √n (variance one), centred if dense; a constant column becomes zero."""
+    import numpy as np
+
+    if hasattr(A, "tocsr"):
+        from sklearn.preprocessing import StandardScaler
+
+        return StandardScaler(with_mean=False).fit_transform(A)
+    centred = A - A.mean(axis=0)
+    spread = centred.std(axis=0)
+    return centred / np.where(spread > 1e-12 * np.abs(A).max(axis=0, initial=1e-300), spread, np.inf)
+
+
+def _labels(y: Any, loss: Loss) -> Any:
+    """Two labels as −1 and +1, the larger one positive."""
+    import numpy as np
+
+    classes = np.unique(y)
+    if loss in (Loss.logistic, Loss.squared_hinge) and classes.size == 2:
+        return np.where(y == classes[1], 1.0, -1.0)
+    return y - y.mean() if loss in (Loss.squared, Loss.huber) else y
+
+
+# --- what commands share ---------------------------------------------------------------------------------------------
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Bad input ends with one line and exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except MemoryError:
+        print("error: the data do not fit into memory", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Any]:
+    """A line on the terminal while a run is under way; nothing in a pipe."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda progress: status.update(f"stage {progress.stage}: objective {progress.objective:.6g}")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else "inf" if math.isinf(value) else f"{value:.4f}"
+
+
+def _show(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(renderable)
+
+
+def _print_json(facts: dict[str, Any]) -> None:
+    """JSON has no infinity and no NaN: null."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(entry) for name, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(entry) for entry in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    print(json.dumps(plain(facts), indent=2))
+
+
+if __name__ == "__main__":
+    app()
