@@ -19,11 +19,14 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# two workers, each with one thread for BLAS: its threads would wait for each other by spinning
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
 test: lint
-	$(BIN)/python -m pytest -q -m "not long" -n 2
+	$(PYTEST) -m "not long"
 
 test-all: lint
-	$(BIN)/python -m pytest -q -n 2
+	$(PYTEST)
 
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'

@@ -224,8 +224,9 @@ def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict:
     if verdict == "certified":
         return ""
     wanted = False if verdict == "not certified" else None
-    first = next(entry for entry in found.conditions if entry.holds is wanted)
-    if first.name in ("convexity", "sparsity") and problem.l2 == 0 and case.batch_size == 1 and k < case.d:
+    failed = [entry for entry in found.conditions if entry.holds is wanted]
+    first = failed[0]
+    if {"convexity", "sparsity"} & {entry.name for entry in failed} and case.never(k):
         least = min(k + K, case.d)
         return (
             f"losses of single rows without a ridge have c >= min(k + K, d) = {least}, and k = {k} allows c < "

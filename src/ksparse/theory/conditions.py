@@ -146,7 +146,7 @@ class Case:
     def _by_batch(self, k: int, K: int) -> Iterator[dict[str, Any]]:
         """The batch size that brings c below its limit, if the smoothness of F itself allows it."""
         nu, alpha = float(bounds.nu(k, K, self.d)), self.floor(k, K)
-        single, ceiling = self.smoothness(k, K, 1), self.smoothness(k, K, 2**60)
+        single, ceiling = self.smoothness(k, K, 1), self.smoothness(k, K, 2**60)  # of a row, and of F
         room = GOAL * allowed_condition(nu) * alpha - ceiling
         if 0 < room < math.inf:
             batch = math.ceil((single - ceiling) / room)
@@ -176,10 +176,14 @@ class Case:
         if weakest is not None:
             yield weakest
 
+    def never(self, k: int) -> bool:
+        """Single rows without a ridge have c ≥ min(k + K, d), which no k < d allows."""
+        return self.ground.l2 == 0 and self.batch_size == 1 and k < self.d
+
     def allows(self, k: int, K: int, share: float) -> bool:
         """Is c certainly below `share` of what ν(k) allows?"""
-        if self.ground.l2 == 0 and self.batch_size == 1 and k < self.d:
-            return False  # c ≥ k + K
+        if self.never(k):
+            return False
         alpha = self.floor(k, K)
         return alpha > 0 and self.smoothness(k, K) < share * allowed_condition(float(bounds.nu(k, K, self.d))) * alpha
 

@@ -21,8 +21,8 @@ from .._validate import as_real, check_count, check_generator
 
 WHOLE = 3000  # a matrix up to this size has all its eigenvalues computed
 GERSHGORIN_WORK = 4e11  # multiplications up to which all pairs of columns are compared: some ten seconds
-ENUMERATE_WORK = 2e9  # supports times r³ that are enumerated unasked
-MOST_SUPPORTS = 2_000_000
+ENUMERATE_WORK = 2e9  # supports times r³, unasked
+FEW_SUPPORTS, MOST_SUPPORTS = 20_000, 2_000_000  # enumerated unasked, and if asked to
 SEARCH_WORK = 1e10
 SLACK = 1e-12  # of the largest eigenvalue: what rounding may do to a bound
 
@@ -85,10 +85,25 @@ class Spectrum:
             return np.asarray(self.A.rmatmat(Y))
         return np.asarray(self.A.conj().T @ Y)
 
+    @functools.cached_property
+    def _gram(self) -> NDArray[Any] | None:
+        """G without the ridge, if it is small enough to be kept."""
+        if self.p > WHOLE:
+            return None
+        return np.concatenate([self.rows_times(self.columns(J)) for J in self._column_blocks()], axis=1)
+
+    def gram_columns(self, which: NDArray[np.intp]) -> NDArray[Any]:
+        """Columns of G, without the ridge."""
+        return self.rows_times(self.columns(which)) if self._gram is None else self._gram[:, which]
+
     def block(self, which: NDArray[np.intp]) -> NDArray[Any]:
         """G[which, which]."""
-        C = self.columns(which)
-        return C.conj().T @ (self.weight[:, np.newaxis] * C) + np.diag(self.ridge[which])
+        if self._gram is not None:
+            inner = self._gram[np.ix_(which, which)]
+        else:
+            C = self.columns(which)
+            inner = C.conj().T @ (self.weight[:, np.newaxis] * C)
+        return inner + np.diag(self.ridge[which])
 
     def _column_blocks(self) -> Iterator[NDArray[np.intp]]:
         width = max(1, 2**22 // max(self.n, self.p))
@@ -105,7 +120,7 @@ class Spectrum:
         """Gershgorin for every r at once: low[r−1] ≤ every eigenvalue of every r × r block ≤ high[r−1]; coherence."""
         low, high, coherence = np.full(self.p, np.inf), np.full(self.p, -np.inf), 0.0
         for J in self._column_blocks():
-            size = np.abs(self.rows_times(self.columns(J)))
+            size = np.abs(self.gram_columns(J))
             size[J, np.arange(J.size)] = 0.0
             size.sort(axis=0)
             radius = np.zeros_like(size)
@@ -124,12 +139,9 @@ class Spectrum:
         """Bounds on all eigenvalues of G, and their name."""
         least, most = float(self.ridge.min()), float(self.ridge.max())
         if min(self.n, self.p) <= WHOLE:
-            root = np.sqrt(self.weight)[:, np.newaxis]
-            if self.p <= self.n:
-                G = np.zeros((self.p, self.p), dtype=np.result_type(self.columns(np.arange(1)).dtype, 0.0))
-                for J in self._column_blocks():
-                    G[:, J] = self.rows_times(self.columns(J))
-            else:
+            G = self._gram
+            if G is None or self.n < self.p:
+                root = np.sqrt(self.weight)[:, np.newaxis]
                 G = sum(C @ C.conj().T for C in (root * self.columns(J) for J in self._column_blocks()))
             values = np.linalg.eigvalsh(G)
             bottom = float(values[0]) if self.p <= self.n else 0.0
@@ -137,7 +149,7 @@ class Spectrum:
         from scipy.sparse.linalg import LinearOperator, eigsh
 
         gram = LinearOperator(
-            (self.p, self.p), dtype=np.float64,
+            (self.p, self.p), dtype=np.result_type(getattr(self.A, "dtype", 0.0), 0.0),
             matvec=lambda v: self.rows_times(self._times(np.ravel(v))[:, np.newaxis])[:, 0],
         )  # fmt: skip
         start = np.random.default_rng(0).standard_normal(self.p)
@@ -213,14 +225,15 @@ class Spectrum:
 
     def _promise(self, S: NDArray[np.intp], sign: float) -> tuple[float, NDArray[np.float64], NDArray[Any]]:
         """The extreme eigenvalue on S (times −sign), what each column outside would add to it, and its eigenvector."""
-        C = self.columns(S)
-        G = C.conj().T @ (self.weight[:, np.newaxis] * C) + np.diag(self.ridge[S])
-        values, vectors = np.linalg.eigh(G)
+        values, vectors = np.linalg.eigh(self.block(S))
         at = -1 if sign > 0 else 0
         value, vector = float(values[at]), vectors[:, at]
-        pull = np.abs(self.rows_times((C @ vector)[:, np.newaxis])[:, 0]) ** 2
+        if self._gram is None:
+            pull = self.rows_times((self.columns(S) @ vector)[:, np.newaxis])[:, 0]
+        else:
+            pull = self._gram[:, S] @ vector
         gap = self.diagonal - value  # second-order change of the eigenvalue when column j joins
-        promise = pull / np.maximum(np.abs(gap), 1e-6 * max(1e-300, float(self.diagonal.max())))
+        promise = np.abs(pull) ** 2 / np.maximum(np.abs(gap), 1e-6 * max(1e-300, float(self.diagonal.max())))
         promise[S] = -1.0
         return -sign * value, promise, vector
 
@@ -231,13 +244,14 @@ class Spectrum:
         """Brackets of the smallest and of the largest r-sparse eigenvalue."""
         r = check_count(r, "r", high=self.p, high_text="the number of columns")
         samples = check_count(samples, "samples")
-        count = math.comb(self.p, r)
-        if exact and count > MOST_SUPPORTS:
+        digits = (math.lgamma(self.p + 1) - math.lgamma(r + 1) - math.lgamma(self.p - r + 1)) / math.log(10)
+        if exact and digits > math.log10(MOST_SUPPORTS):
             raise ValueError(
-                f"exact=True would go through {count:.3g} supports of {r} columns, at most {MOST_SUPPORTS:,} are done; "
-                "leave exact out for a bracket"
+                f"exact=True would go through about 10^{digits:.0f} supports of {r} columns, at most "
+                f"{MOST_SUPPORTS:,} are done; leave exact out for a bracket"
             )
-        if exact or (exact is None and count * float(r) ** 3 <= ENUMERATE_WORK and count <= 20_000):
+        few = digits < math.log10(FEW_SUPPORTS) and digits + 3 * math.log10(r) < math.log10(ENUMERATE_WORK)
+        if exact or (exact is None and few):
             low, high = self.enumerate(r)
             return Bracket(low, low, "enumeration", "enumeration"), Bracket(high, high, "enumeration", "enumeration")
         (found_low, low_from), (found_high, high_from) = self.search(r, samples, check_generator(random_state))

@@ -1,0 +1,482 @@
+"""Theorem 10 and what follows from it: formulas, optima, and that runs keep what certificates promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.linalg import hadamard
+from scipy.sparse.linalg import aslinearoperator
+from test_theory_bounds import levels
+
+from ksparse import HTSVRG, PGD, hard_threshold, minimize, theory
+from ksparse.theory.conditions import allowed_condition
+
+conditions = st.floats(1.0, 1e3)
+shares = st.floats(1e-3, 0.2499)  # η L
+
+
+def replay(eta, m, nu, L, alpha):
+    """β₁ and β₂ as they stand in the theorem."""
+    D = 2 * nu * eta * alpha - 2 * nu * eta**2 * alpha * L - nu + 1
+    beta1 = 1 / (D * m) + 2 * nu * eta**2 * alpha * L / D
+    beta2 = 1 / (nu * eta * alpha * (1 - 2 * eta * L) * m) + 2 * eta * L / (1 - 2 * eta * L)
+    return beta1, beta2, D
+
+
+@given(conditions, shares, st.integers(1, 10**6), st.floats(1.0, 1.3), st.floats(1e-3, 1e3))
+def test_beta_is_the_formula_of_each_regime(c, share, m, nu, alpha):
+    L, eta = c * alpha, share / (c * alpha)
+    beta1, beta2, D = replay(eta, m, nu, L, alpha)
+    got = theory.rate(eta, m, nu, L, alpha, printed=True)
+    if nu <= 1 / (1 - eta * alpha):
+        assert got == pytest.approx(beta2)
+    elif D > 1e-9:
+        assert got == pytest.approx(beta1, rel=1e-6)
+    elif D < 0:
+        assert got == np.inf
+
+
+@given(conditions, shares, st.integers(1, 10**6), st.floats(1e-3, 1e3), st.floats(0, 10), st.floats(0.1, 10))
+def test_both_regimes_agree_at_the_boundary(c, share, m, alpha, grad_norm, radius):
+    L, eta = c * alpha, share / (c * alpha)
+    nu = theory.optimal_nu(eta, alpha)
+    beta1, beta2, _ = replay(eta, m, nu, L, alpha)
+    assert beta1 == pytest.approx(beta2, rel=1e-6)
+    if beta2 < 0.999:
+        below, above = (theory.tail(grad_norm, eta, m, nu * t, L, alpha, radius) for t in (1 - 1e-9, 1 + 1e-9))
+        assert above == pytest.approx(below, rel=1e-3)
+
+
+@given(conditions, shares, st.integers(1, 10**5))
+def test_the_optimal_nu_is_the_argmin_on_a_grid(c, share, m):
+    eta = share / c
+    best = theory.optimal_nu(eta, 1.0)
+    grid = np.concatenate([np.linspace(1.0, best, 500), np.linspace(best, 1.4, 500)])
+    for printed in (True, False):
+        beta = theory.rate(eta, m, grid, c, 1.0, printed=printed)
+        lowest = theory.rate(eta, m, best, c, 1.0, printed=printed)
+        assert lowest <= beta.min() * (1 + 1e-9)
+    assert (np.diff(theory.rate(eta, m, np.linspace(1.0, best, 100), c, 1.0, printed=True)) < 1e-12).all()
+
+
+@given(conditions, st.floats(1e-3, 1e3), st.integers(1, 100))
+def test_the_recipe_gives_two_thirds_for_every_c(c, alpha, K):
+    exact = theory.rate(1 / (8 * c * alpha), 4 * (8 * c - 1), 8 * c / (8 * c - 1), c * alpha, alpha)
+    assert exact == pytest.approx(2 / 3)
+    chosen = theory.recipe(c * alpha, alpha, K)
+    assert chosen.beta <= 2 / 3 + 1e-9
+    assert chosen.nu <= 8 * c / (8 * c - 1) * (1 + 1e-9)
+
+
+@given(st.floats(1.0, 50.0), st.integers(1, 20), st.integers(20, 10**6))
+def test_minimum_k_is_the_smallest_that_works(c, K, d):
+    limit = 4 * c / (4 * c - 1)
+    k = theory.minimum_k(c, K)
+    assert theory.nu(k, K) < limit
+    assert k == np.floor((16 * c**2 - 4 * c) * K * (1 + 1e-12)) + 1 or k - 1 < (16 * c**2 - 4 * c) * K * (1 + 1e-9)
+    near = theory.minimum_k(c, K, d)
+    assert K <= near <= d
+    assert near <= k or near == d or theory.nu(near, K, d) < limit
+    assert near == d or theory.nu(near, K, d) < limit
+    by_jain = theory.minimum_k(c, K, d, bound="jain")
+    assert by_jain >= near  # a weaker bound asks for more
+    assert by_jain == d or theory.deviation_factor(by_jain, K, d, "jain") ** 2 < limit * (1 + 1e-9)
+
+
+@given(levels())
+def test_largest_condition_inverts_minimum_k(sizes):
+    k, K, d = sizes
+    rho, c = theory.rho(k, K, d), theory.largest_condition(k, K, d)
+    if rho == 0:
+        assert c == np.inf
+    else:
+        assert c == pytest.approx((1 + np.sqrt(1 + 4 / rho)) / 8)
+        assert theory.nu(k, K, d) == pytest.approx(4 * c / (4 * c - 1))
+
+
+@given(conditions, shares, st.floats(1.0, 1.3))
+def test_minimum_m_is_where_beta_reaches_the_wanted_one(c, share, nu):
+    eta = share / c
+    for beta in (1.0, 0.9):
+        m = theory.minimum_m(eta, nu, c, 1.0, beta)
+        if np.isfinite(m) and m > 1:
+            assert theory.rate(eta, m, nu, c, 1.0) == pytest.approx(beta, rel=1e-6)
+        elif not np.isfinite(m):
+            assert theory.rate(eta, 1e300, nu, c, 1.0) >= beta
+
+
+def test_stages_cost_and_the_other_algorithms():
+    assert theory.stages(2 / 3, 1e-6) == 35
+    assert (2 / 3) ** 35 <= 1e-6 < (2 / 3) ** 34
+    assert theory.stages(1.0) == np.inf
+    cost = theory.cost(np.array([10, 1000]), 50, 300.0, 10.0, 1e-3)
+    np.testing.assert_array_equal(cost.svrg_wins, [False, True])
+    np.testing.assert_array_equal(cost.svrg_wins, cost.ht_svrg < cost.pgd)
+    assert theory.objective_bound(0, 3.0, 0.0, 1.0, 1.0, 1.0) == 3.0
+    assert theory.distance_bound(0, 2.0, 0.0, 2.0, 1.0, 1.0) == pytest.approx(4.0)
+
+
+def test_pgd_keeps_its_rate():
+    """Near-isometric data: every iteration shrinks the distance by at least the predicted factor."""
+    rng = np.random.default_rng(0)
+    n, d, K, k = 400, 30, 2, 8
+    A = rng.standard_normal((n, d))
+    x_true = hard_threshold(rng.standard_normal(d), K)
+    y = A @ x_true
+    spectrum = np.linalg.eigvalsh(A.T @ A / n)
+    L, alpha = spectrum[-1], spectrum[0]
+    rate = theory.pgd_rate(theory.nu(k, K, d), L, alpha)
+    assert rate < 1
+    x = np.zeros(d)
+    for _ in range(30):
+        before = np.linalg.norm(x - x_true)
+        x = hard_threshold(x - 2 / (L + alpha) * A.T @ (A @ x - y) / n, k)
+        assert np.linalg.norm(x - x_true) <= rate * before + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: theory.rate(0.1, 10, 1.1, 1.0, 2.0), "alpha must be at most L = 1, got 2"),
+        (lambda: theory.rate(0.1, 10, 1.1, 1.0, 0.0), "alpha must be a finite number above 0, got 0"),
+        (lambda: theory.rate(0.1, 10, 1.1, 1.0, -1.0), "alpha must be a finite number above 0, got -1"),
+        (lambda: theory.rate(0.1, 10, 0.9, 1.0, 1.0), "nu must be a finite number of at least 1, got 0.9"),
+        (lambda: theory.rate(0.1, 0, 1.1, 1.0, 1.0), "m must be a finite number of at least 1, got 0"),
+        (lambda: theory.rate(0.0, 10, 1.1, 1.0, 1.0), "eta must be a finite number above 0"),
+        (lambda: theory.rate("a", 10, 1.1, 1.0, 1.0), "eta must hold real numbers"),
+        (lambda: theory.recipe(1.0, 2.0, 3), "alpha must be at most L"),
+        (lambda: theory.recipe(1.0, 1.0, 2.5), "K must be an integer, got 2.5"),
+        (lambda: theory.minimum_k(0.5, 3), "c must be a finite number of at least 1, got 0.5"),
+        (lambda: theory.minimum_k(2.0, 3, bound="jain"), "d must be given"),
+        (lambda: theory.optimal_nu(2.0, 1.0), "eta must be below 1/alpha"),
+        (lambda: theory.stages(0.5, 2.0), "reduction must be below 1"),
+        (lambda: theory.tail(-1.0, 0.1, 10, 1.1, 1.0, 1.0, 1.0), "grad_norm must be a finite number of at least 0"),
+        (lambda: theory.curvature(np.ones((3, 2)), "squared", 3), "r must be at most 2"),
+        (lambda: theory.curvature(np.ones((3, 2)), "squared", 0), "r must be at least 1"),
+        (lambda: theory.curvature(np.ones((3, 2)), "huber", 1), "y must be given"),
+        (lambda: theory.curvature(np.ones((3, 2)), "cubic", 1), "loss must be one of"),
+        (lambda: theory.certificate(np.ones((3, 2)), np.ones(3)), "k must be given without a fit"),
+        (lambda: theory.certificate(np.ones((3, 2)), np.ones(3), k=3), "k must be at most 2"),
+        (lambda: theory.certificate(np.ones((3, 2)), np.ones(3), k=1, K=2), "K must be at most 1"),
+        (lambda: theory.certificate(np.ones((3, 2)), np.ones(3), k=1, solver=PGD()), "solver must be an HTSVRG"),
+        (lambda: theory.plan(np.ones((3, 2)), np.ones(3), 3), "K must be at most 2"),
+        (lambda: theory.plan(np.ones((3, 2)), np.ones(3), 1, trial=2), "trial must be True or False"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# --- curvature -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("layout", ["dense", "float32", "fortran", "csr", "operator"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_smoothness_is_exact_on_every_layout(layout, loss):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 25)) * (rng.random((40, 25)) < 0.6)
+    A = A.astype(np.float32).astype(float)
+    given_as = {
+        "dense": lambda: A, "float32": lambda: A.astype(np.float32), "fortran": lambda: np.asfortranarray(A),
+        "csr": lambda: sparse.csr_array(A), "operator": lambda: aslinearoperator(A),
+    }[layout]()  # fmt: skip
+    for r in (1, 4, 25):
+        expected = max(np.sort(a**2)[-r:].sum() for a in A) * (0.25 if loss == "logistic" else 1.0)
+        got = theory.curvature(given_as, loss, r, l2=0.3)
+        np.testing.assert_allclose(got.L, expected + 0.3, rtol=1e-6)
+        same = theory.curvature(A, loss, r, l2=0.3)
+        np.testing.assert_allclose(got.alpha[:2], same.alpha[:2], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(got.L_full[:2], same.L_full[:2], rtol=1e-6)
+
+
+def test_the_brackets_hold_the_enumerated_values():
+    rng = np.random.default_rng(1)
+    for seed in range(30):
+        n, d, r = (int(v) for v in (rng.integers(4, 30), rng.integers(3, 9), rng.integers(1, 4)))
+        A = rng.standard_normal((n, d)) * rng.uniform(0.1, 3, d)
+        exact = theory.curvature(A, "squared", r, exact=True)
+        bracket = theory.curvature(A, "squared", r, exact=False, random_state=seed)
+        assert bracket.alpha.lower <= exact.alpha.lower + 1e-9
+        assert exact.alpha.upper <= bracket.alpha.upper + 1e-9
+        assert bracket.L_full.lower <= exact.L_full.lower + 1e-9
+        assert exact.L_full.upper <= bracket.L_full.upper + 1e-9
+        assert exact.alpha.upper <= exact.L_full.lower <= exact.L + 1e-9
+
+
+def test_the_smoothness_of_a_minibatch_is_what_the_proof_needs():
+    """E‖∇f_B(x) − ∇f_B(x̂)‖² on any r columns is at most 2L_B(F(x) − F(x̂) − ⟨∇F(x̂), x − x̂⟩)."""
+    rng = np.random.default_rng(0)
+    n, d, r = 30, 12, 5
+    A = rng.standard_normal((n, d))
+    for B in (1, 3, 20):
+        L = theory.curvature(A, "squared", r, batch_size=B).L
+        worst = 0.0
+        for _ in range(200):
+            v = hard_threshold(rng.standard_normal(d), r)
+            if rng.random() < 0.3:  # the worst direction of single rows
+                v = hard_threshold(A[rng.integers(n)], r)
+            S = np.flatnonzero(v)
+            single = np.mean([np.sum((A[i, S] * (A[i] @ v)) ** 2) for i in range(n)])
+            full = np.sum(((A.T @ (A @ v) / n)[S]) ** 2)
+            squared = single / B + (1 - 1 / B) * full  # of the mean of B draws with replacement
+            worst = max(worst, squared / np.mean((A @ v) ** 2))
+        assert worst <= L
+        if B == 1:
+            assert worst > 0.3 * L
+
+
+def test_curvature_of_other_losses_needs_a_ball():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((200, 6))
+    norms = np.linalg.norm(A, axis=1)
+    free = theory.curvature(A, "logistic", 2)
+    assert free.alpha.lower == free.alpha.upper == 0.0
+    ball = theory.curvature(A, "logistic", 2, radius=0.7, exact=True)
+    bend = np.exp(-0.7 * norms) / (1 + np.exp(-0.7 * norms)) ** 2
+    H = (A.T * bend) @ A / 200
+    by_hand = min(np.linalg.eigvalsh(H[np.ix_(S, S)])[0] for S in ([i, j] for i in range(6) for j in range(i)))
+    assert ball.alpha.lower == pytest.approx(by_hand)
+    assert np.isinf(theory.curvature(A, "poisson", 2).L)
+    tops = np.sort(A**2, axis=1)[:, -2:].sum(axis=1)
+    bounded = theory.curvature(A, "poisson", 2, radius=0.7)
+    np.testing.assert_allclose(bounded.L, np.max(np.exp(0.7 * norms) * tops))
+    y = np.resize([1.0, -1.0], 200)
+    assert theory.curvature(A, "squared_hinge", 2, y=y).alpha.upper == 0.0
+    assert theory.curvature(A, "huber", 2, y=0.1 * y, radius=0.1).alpha.lower > 0  # inside the quadratic part
+    weighted = theory.curvature(A, "squared", 2, sample_weight=np.arange(200.0)).L
+    assert weighted == pytest.approx(np.max(np.arange(200) / 99.5 * tops))
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+def unit_rows(n, d, seed=0):
+    A = np.random.default_rng(seed).standard_normal((n, d))
+    return A / np.linalg.norm(A, axis=1, keepdims=True)
+
+
+def with_optimum(A, x, l2):
+    """Targets for which x minimises the ridge regression without any constraint: no gradient is left there."""
+    n = A.shape[0]
+    return A @ x + n * l2 * A @ np.linalg.solve(A.T @ A, x)
+
+
+def gaps(A, y, k, target, seeds, **settings):
+    """The average over seeds of F(x̃^s) − F(target)."""
+    solver, l2 = settings["solver"], settings["l2"]
+    best = np.mean((A @ target - y) ** 2) / 2 + l2 / 2 * target @ target
+    runs = [minimize(A, y, k, random_state=seed, **settings).history.objective for seed in range(seeds)]
+    assert {len(run) for run in runs} == {solver.stages + 1}
+    return np.mean(runs, axis=0) - best
+
+
+def stays_under(gap, beta, tail):
+    stages = np.arange(gap.size)
+    return bool((gap <= beta**stages * gap[0] + tail + 1e-12 * gap[0]).all())
+
+
+def observed(gap):
+    s = int(np.flatnonzero(gap > 1e-9 * gap[0])[-1])
+    return (gap[s] / gap[0]) ** (1 / s)
+
+
+def test_a_certified_ridge_run_stays_under_its_curve():
+    A, k, K = unit_rows(400, 160), 70, 1
+    x = np.zeros(160)
+    x[7] = 2.0
+    y = with_optimum(A, x, 20.0)
+    report = theory.certificate(A, y, x, K, k=k, l2=20.0, radius=4.0, solver=HTSVRG("theory", m=40, output="random"))
+    assert report.certified
+    assert report.grad_norm < 1e-9
+    assert report.beta < 0.67
+    solver = HTSVRG(report.step, m=40, stages=10, output="random", tol=0.0)
+    gap = gaps(A, y, k, x, 200, solver=solver, l2=20.0, radius=4.0)
+    assert stays_under(gap, report.beta, report.tail)
+    assert not stays_under(gap, 0.9 * observed(gap), report.tail)
+
+
+def test_a_certified_run_with_noise_stays_under_its_curve_plus_tail():
+    rng = np.random.default_rng(3)
+    A, k, K = unit_rows(400, 160, 3), 70, 1
+    x = np.zeros(160)
+    x[7] = 2.0
+    y = with_optimum(A, x, 20.0) + 2.0 * rng.standard_normal(400)
+    settings = {"l2": 20.0, "radius": 4.0}
+    fit = minimize(A, y, K, solver=PGD(), **settings)
+    report = theory.certificate(A, y, fit, K, k=k, solver=HTSVRG("theory", m=40, output="random"), **settings)
+    assert report.certified
+    assert report.grad_norm > 0.01
+    solver = HTSVRG(report.step, m=40, stages=12, output="random", tol=0.0)
+    gap = gaps(A, y, k, fit.x, 100, solver=solver, **settings)
+    assert stays_under(gap, report.beta, report.tail)
+    decay = gap - gap.min()
+    assert not stays_under(decay[:8], 0.9 * observed(decay[:8]), 0.0)
+
+
+def test_a_certified_minibatch_run_stays_under_its_curve():
+    """Without a ridge: mini-batches as large as the certificate asks for."""
+    A, k, K = hadamard(512)[:, 1:61].astype(float), 40, 1
+    x = np.zeros(60)
+    x[11] = 1.0
+    y = A @ x
+    refused = theory.certificate(A, y, x, K, k=k, solver=HTSVRG("theory", m=60, output="random"))
+    assert refused.verdict == "not certified"
+    (changes,) = [remedy.changes for remedy in refused.remedies if "batch_size" in remedy.changes]
+    solver = HTSVRG(
+        changes["step"], m=changes["m"], batch_size=changes["batch_size"], stages=6, output="random", tol=0.0
+    )
+    report = theory.certificate(A, y, x, K, k=k, solver=solver)
+    assert report.certified
+    assert report.tail == 0.0
+    gap = gaps(A, y, k, x, 30, solver=solver, l2=0.0)
+    assert stays_under(gap, report.beta, report.tail)
+    assert not stays_under(gap, 0.9 * observed(gap), report.tail)
+
+
+@pytest.mark.parametrize("k", [20, 60, 90])
+@pytest.mark.parametrize("output", ["random", "last"])
+def test_every_remedy_certifies(k, output):
+    A = unit_rows(2000, 100)
+    y = A[:, 0] * 2
+    refused = theory.certificate(A, y, k=k, K=1, solver=HTSVRG("theory", output=output))
+    assert not refused.certified
+    assert "never certified" in refused.reason
+    assert refused.remedies
+    for remedy in refused.remedies:
+        changes = {"k": k, "l2": 0.0, "batch_size": 1, "output": output, **remedy.changes}
+        solver = HTSVRG(changes["step"], m=changes["m"], batch_size=changes["batch_size"], output=changes["output"])
+        again = theory.certificate(A, y, k=changes["k"], K=1, l2=changes["l2"], solver=solver)
+        assert again.certified, f"{remedy.text}: {again}"
+        assert again.beta < 1
+        assert remedy.text in str(refused)
+
+
+def test_a_step_or_m_that_is_wrong_is_named_and_mended():
+    A = unit_rows(500, 160)
+    y, good = A[:, 0] * 2, {"k": 70, "K": 1, "l2": 20.0}
+    fine = theory.certificate(A, y, **good)
+    assert fine.certified
+    large = theory.certificate(A, y, solver=HTSVRG(1.0, output="random"), **good)
+    assert large.verdict == "not certified"
+    assert large.reason.startswith("step: eta = 1 against 1/(4L)")
+    short = theory.certificate(A, y, solver=HTSVRG("theory", m=2, output="random"), **good)
+    assert short.reason.startswith("stage length: m = 2 has to be above")
+    last = theory.certificate(A, y, solver=HTSVRG("theory"), **good)
+    assert last.reason.startswith("output")
+    for report in (large, short, last):
+        (remedy,) = report.remedies
+        changes = {"step": report.step, "m": report.m, "output": "random", **remedy.changes}
+        mended = theory.certificate(
+            A, y, solver=HTSVRG(changes["step"], m=changes["m"], output=changes["output"]), **good
+        )
+        assert mended.certified
+
+
+def test_single_rows_are_never_certified():
+    """c ≥ min(k + K, d) whatever the data, and no k < d allows so much (erratum 15)."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        d = int(rng.integers(3, 8))
+        A = rng.standard_normal((40, d)) * rng.uniform(0.2, 5, d)
+        K = int(rng.integers(1, d))
+        k = int(rng.integers(K, d))
+        r = min(k + K, d)
+        alpha = theory.curvature(A, "squared", r, exact=True).alpha.upper
+        assert theory.curvature(A, "squared", min(3 * k + K, d), exact=True).L / alpha >= r * (1 - 1e-9)
+        assert allowed_condition(theory.nu(k, K, d)) < r
+        assert not theory.certificate(A, A[:, 0], k=k, K=K).certified
+
+
+def test_without_K_the_largest_certified_one_is_taken():
+    A = unit_rows(500, 160)
+    report = theory.certificate(A, A[:, 0], k=120, l2=20.0)
+    assert report.certified
+    assert report.K > 1
+    assert not theory.certificate(A, A[:, 0], k=120, K=report.K + 1, l2=20.0).certified
+    assert theory.certificate(A, A[:, 0], k=120).K == 1
+
+
+def test_undecided_is_said_where_the_bracket_is_too_wide():
+    """Orthonormal columns and the mean of them all: every small block is fine, but neither Gershgorin's discs nor the
+    spectrum of the whole (singular) matrix can know."""
+    d, k = 1601, 300
+    A = np.eye(d - 1, d) * np.sqrt(d - 1)
+    A[:, -1] = 1.0
+    L = 1.0 / (d - 1) * (d - 1) * 2.0  # of F, at any sparsity
+    solver = HTSVRG(0.2 / L, m=10**6, batch_size=10**9, output="random")
+    report = theory.certificate(A, A[:, 0], k=k, K=1, solver=solver)
+    assert report.alpha.lower == 0.0
+    assert report.alpha.upper >= 1 - np.sqrt(k / (d - 1)) - 1e-9  # what it really is
+    assert report.verdict == "undecided"
+    assert report.reason.startswith("convexity: alpha at k + K = 301 is at least 0")
+
+
+def test_a_certificate_can_be_stored():
+    import json
+
+    A = unit_rows(300, 40)
+    fit = minimize(A, A[:, 0], 4, random_state=0)
+    report = theory.certificate(A, A[:, 0], fit, 2)
+    stored = json.loads(json.dumps(report.to_dict()))
+    assert stored["verdict"] == report.verdict
+    assert stored["alpha"]["lower"] == report.alpha.lower
+    assert stored["remedies"][0] == report.remedies[0].changes
+    assert report.k == fit.support.size
+    assert "L = " in str(report)
+
+
+def test_other_problems_get_certificates_too():
+    A = unit_rows(300, 40)
+    y = np.where(A[:, 0] > 0, 1.0, -1.0)
+    weight = np.linspace(1, 2, 300)
+    logistic = theory.certificate(A, y, k=39, K=1, loss="logistic", l2=2.0, sample_weight=weight)
+    assert logistic.certified  # the ridge is enough; the loss itself is flat far away
+    assert logistic.alpha.lower == pytest.approx(2.0)
+    constant = theory.certificate(A, y, k=39, K=1, loss="logistic", l2=2.0, intercept=True)
+    assert not constant.certified  # the intercept is neither shrunk nor in the ball
+    assert constant.alpha.upper < 1e-9
+    kept = theory.certificate(sparse.csr_array(A), y, k=38, K=1, l2=6.0, always_keep=[3])
+    assert kept.certified
+    poisson = theory.certificate(A, np.abs(y), k=4, K=1, loss="poisson")
+    assert "no bound without a radius" in poisson.reason
+    assert theory.certificate(A, np.abs(y), k=39, K=1, loss="poisson", radius=0.1, l2=5.0).certified
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+def test_a_plan_solves_the_recipe_where_it_can():
+    A = unit_rows(600, 300)
+    x = np.zeros(300)
+    x[[3, 50]] = [3.0, -2.0]
+    y = with_optimum(A, x, 10.0)
+    chosen = theory.plan(A, y, 2, l2=10.0, radius=10.0)
+    assert chosen.source == "theory"
+    assert chosen.certificate.certified
+    assert chosen.certificate.beta <= 2 / 3 + 1e-9
+    assert chosen.observed_rate < chosen.certificate.beta  # what is proven is not exceeded
+    L = theory.curvature(A, "squared", min(3 * chosen.k + 2, 300), l2=10.0).L
+    assert chosen.step == pytest.approx(1 / (8 * L))
+    c = chosen.certificate.c.upper
+    assert chosen.m == np.ceil(4 * (8 * c - 1))
+    assert theory.nu(chosen.k, 2, 300) <= 8 * c / (8 * c - 1)
+    smaller = chosen.k - 2  # the fixed point is the smallest, to its grid
+    assert theory.nu(smaller, 2, 300) > 8 * c / (8 * c - 1) * (1 - 1e-3)
+    result = minimize(A, y, chosen.k, solver=chosen.solver(), l2=10.0, radius=10.0, random_state=0)
+    np.testing.assert_allclose(result.x[[3, 50]], [3.0, -2.0], rtol=1e-3)
+
+
+def test_a_plan_falls_back_on_practice_and_says_so():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((300, 80))
+    y = A[:, 0] - 2 * A[:, 1] + 0.1 * rng.standard_normal(300)
+    chosen = theory.plan(A, y, 2)
+    assert (chosen.k, chosen.m, chosen.source) == (18, 900, "practice")
+    assert not chosen.certificate.certified
+    assert 0 < chosen.observed_rate < 1
+    assert "predicted none, observed 0." in str(chosen)
+    again = minimize(A, y, chosen.k, solver=chosen.solver(), random_state=0)
+    assert {0, 1} <= set(np.argsort(-np.abs(again.x))[:2])
+    assert again.status in ("converged", "stage limit")
+    quick = theory.plan(A, y, 2, trial=False)
+    assert np.isnan(quick.observed_rate)
+    assert theory.plan(A[:30], y[:30], 10).k <= 15  # k must stay well below the rows
+    assert theory.plan(A[:, :6], y, 2).k == 3
