@@ -23,7 +23,7 @@ LAYERS = [
     {"cli"},
 ]
 FREE = {"_validate": set(), "_jit": set(), "_threads": {"_jit"}, "theory": {"_style"}}  # inside a layer
-EXTRA = {"cli": {"rich", "typer"}, "sources": {"sklearn"}}  # beside NumPy, SciPy and numba
+EXTRA = {"cli": {"rich", "sklearn", "typer"}, "sources": {"sklearn"}}  # beside NumPy, SciPy and numba
 
 
 def imports(path):
@@ -40,7 +40,8 @@ def imports(path):
                 base = parts[: len(parts) - node.level]
                 full = (*base, *(node.module.split(".") if node.module else ()))
                 for alias in node.names:
-                    inside.add((full[0] if full else alias.name, alias.name))
+                    if full or alias.name != "__version__":
+                        inside.add((full[0] if full else alias.name, alias.name))
     return inside, outside
 
 
