@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ksparse._style import BLUE, ORANGE, new_axes, save
+
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs" / "benchmarks" / "steps.json"
 PICTURE = DATA.with_suffix(".svg")
 BEGIN, END = "<!-- begin: benchmarks/show_steps.py -->\n", "<!-- end -->"
-OURS, PLAIN = "#0072b2", "#d55e00"  # told apart by everybody, and in print by their markers
 
 
 def table(report):
@@ -43,29 +44,19 @@ def readme_with(text, fragment):
 
 
 def draw(report):
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams.update(
-        {"svg.hashsalt": "ksparse", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10}
-    )
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    axes = new_axes(size=(6.4, 3.4))
     d = [row["d"] for row in report["settled"]]
     for key, label, color, marker in (
-        ("plain_ns", "plain compiled step", PLAIN, "s"),
-        ("ours_ns", "ksparse, exactly the same iterates", OURS, "o"),
+        ("plain_ns", "plain compiled step", ORANGE, "s"),
+        ("ours_ns", "ksparse, exactly the same iterates", BLUE, "o"),
     ):
-        axes.loglog(d, [row[key] / 1e3 for row in report["settled"]], color=color, marker=marker, linewidth=2)
+        axes.loglog(d, [row[key] / 1e3 for row in report["settled"]], color=color, marker=marker)
         last = report["settled"][-1]
         axes.annotate(
             label, (d[-1], last[key] / 1e3), xytext=(-6, 10), textcoords="offset points", ha="right", color=color
         )
     axes.set(xlabel="columns d", ylabel="time of one HT-SVRG step (µs)", ylim=(0.04, 5000))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, which="major", alpha=0.3)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    save(axes, PICTURE)
 
 
 def main():

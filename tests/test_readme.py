@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ksparse import HTSVRG, minimize
 
@@ -61,3 +62,27 @@ def test_the_demo_runs(capsys):
     out = capsys.readouterr().out
     assert "worst" in out
     assert "bmi" in out
+
+
+def test_the_page_on_theory_is_true():
+    import doctest
+
+    flags = doctest.NORMALIZE_WHITESPACE
+    results = doctest.testfile(str(ROOT / "docs" / "theory.md"), module_relative=False, optionflags=flags)
+    assert results.attempted > 10
+    assert results.failed == 0
+    text = README + (ROOT / "docs" / "theory.md").read_text() + (ROOT / "docs" / "errata.md").read_text()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert any((folder / link).exists() for folder in (ROOT, ROOT / "docs")), link
+
+
+def test_the_figures_of_the_theory_are_those_committed(tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the report extra")
+    made = load(ROOT / "examples" / "theory_figures.py").main(tmp_path)
+    assert {path.name for path in made} == {path.name for path in (ROOT / "docs" / "theory").glob("*.svg")}
+    for path in made:
+        assert path.stat().st_size > 10_000
+        text = path.read_text()
+        committed = (ROOT / "docs" / "theory" / path.name).read_text()
+        # labels are text in the file: the same words, whatever matplotlib's version does to the strokes
+        assert re.findall(r"<text[^>]*>([^<]+)<", text) == re.findall(r"<text[^>]*>([^<]+)<", committed)

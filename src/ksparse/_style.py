@@ -33,7 +33,6 @@ SETTINGS: Any = {
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.alpha": 0.3,
-    "lines.linewidth": 2.0,
 }
 
 
