@@ -34,31 +34,42 @@ def ordered_map(function: Callable[[Any], T], items: Sequence[Any]) -> Iterator[
         yield from map(function, items)
         return
     results: dict[int, T] = {}
-    todo = iter(range(len(items)))
-    lock = threading.Lock()
+    window = 2 * helpers + 2  # how far ahead of the last result in order: results that wait hold memory
+    begun = ready = 0
+    stopped = False
+    state = threading.Condition()
 
-    def take() -> int | None:
-        with lock:
-            return next(todo, None)
+    def take(patient: bool) -> int | None:
+        nonlocal begun
+        with state:
+            if patient:
+                state.wait_for(lambda: stopped or begun >= len(items) or begun < ready + window)
+            if stopped or begun >= len(items):
+                return None
+            begun += 1
+            return begun - 1
 
     def drain() -> None:
-        while (item := take()) is not None:
+        while (item := take(True)) is not None:
             results[item] = function(items[item])
 
-    running = [_pool(helpers).submit(drain) for _ in range(helpers)]
-    ready = 0
-    try:
-        while (item := take()) is not None:
-            results[item] = function(items[item])
-            while ready in results:
-                yield results.pop(ready)
-                ready += 1
-        for helper in running:
-            helper.result()
+    def in_order() -> Iterator[T]:
+        nonlocal ready
         while ready in results:
             yield results.pop(ready)
-            ready += 1
+            with state:
+                ready += 1
+                state.notify_all()
+
+    running = [_pool(helpers).submit(drain) for _ in range(helpers)]
+    try:
+        while (item := take(False)) is not None:
+            results[item] = function(items[item])
+            yield from in_order()
+        for helper in running:
+            helper.result()
+        yield from in_order()
     finally:  # after an error or Ctrl-C: what nobody has begun is left
-        with lock:
-            for _ in todo:
-                pass
+        with state:
+            stopped = True
+            state.notify_all()
