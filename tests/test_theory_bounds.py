@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import numpy as np
@@ -38,7 +39,7 @@ def digits(value, count=4):
         (lambda: theory.rip_threshold("cosamp", 5, 5), 0.3122),
         (lambda: theory.rip_threshold("cosamp", 5, 5, bound="classic"), 0.2994),
         (lambda: theory.rip_threshold("cosamp", 10**15, 5), 0.3333),
-        (lambda: np.sqrt(theory.largest_nu(0.25, 1.0, 1.0)), 1.1547),
+        (lambda: np.sqrt(theory.largest_nu(0.25 - 1e-9, 1.0, 1.0)), 1.1547),
         (lambda: theory.deviation_factor(5, 5), 1.6180),
         (lambda: theory.deviation_factor(5, 5, bound="classic"), 2.0),
     ],
@@ -102,7 +103,8 @@ def test_the_extremal_pair_at_k_equal_d():
 def test_nu_is_between_one_and_golden_squared_and_falls_with_k(sizes):
     k, K, d = sizes
     every = theory.nu(np.arange(K, d + 1), K, d)
-    assert (np.diff(every) < 1e-15).all()
+    assert (np.diff(every) < 0).all()
+    assert (every >= 1).all()
     assert every[0] <= GOLDEN**2 + 1e-12
     assert every[-1] == 1.0
     value = theory.nu(k, K, d)
@@ -287,7 +289,7 @@ def test_measurements_grow_with_k_and_there_is_a_largest_k():
     for algorithm in ("iht", "cosamp"):
         for bound in ("tight", "classic"):
             needed = theory.measurements(algorithm, k, 4, 1000, bound)
-            assert (np.diff(needed) > -1e-9).all() or bound == "tight"  # the tight threshold relaxes with k
+            assert (np.diff(needed[: 1000 // 9]) > 0).all()  # the order grows faster than the threshold relaxes
             n = float(needed[20])
             largest = theory.largest_k(algorithm, int(n) + 1, 4, 1000, bound)
             assert largest >= 24
@@ -325,6 +327,9 @@ def test_measurements_grow_with_k_and_there_is_a_largest_k():
         (lambda: theory.rip_threshold("iht", 5, 5, rate=1.5), "rate must be at most 1, got 1.5"),
         (lambda: theory.rip_threshold("iht", 5, 5, rate=0), "rate must be a finite number above 0"),
         (lambda: theory.rip_threshold("iht", 5, 5, bound="jain"), "bound must be one of 'tight', 'classic'"),
+        (lambda: theory.rip_order("iht", 3, 4), "K must be at most k = 3, got 4"),
+        (lambda: theory.smallest_k(1 + 1e-12, 4), "beyond 2^53"),
+        (lambda: theory.minimum_k(1e9, 1), "beyond 2^53"),
         (lambda: theory.rip_rate("iht", 1.0, 5, 5), "delta must be below 1, got 1"),
         (lambda: theory.restricted_isometry(np.ones((3, 4)), 5), "r must be at most 4"),
         (lambda: theory.restricted_isometry(np.ones((3, 4)), 0), "r must be at least 1"),
@@ -334,5 +339,5 @@ def test_measurements_grow_with_k_and_there_is_a_largest_k():
     ],
 )
 def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         call()

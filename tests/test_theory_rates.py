@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,19 +73,29 @@ def test_the_recipe_gives_two_thirds_for_every_c(c, alpha, K):
     assert chosen.nu <= 8 * c / (8 * c - 1) * (1 + 1e-9)
 
 
-@given(st.floats(1.0, 50.0), st.integers(1, 20), st.integers(20, 10**6))
+@given(st.floats(1.0, 1e6), st.integers(1, 20), st.integers(20, 10**6))
 def test_minimum_k_is_the_smallest_that_works(c, K, d):
-    limit = 4 * c / (4 * c - 1)
+    exact = (16 * Fraction(c) ** 2 - 4 * Fraction(c)) * K  # k has to be above
     k = theory.minimum_k(c, K)
-    assert theory.nu(k, K) < limit
-    assert k == np.floor((16 * c**2 - 4 * c) * K * (1 + 1e-12)) + 1 or k - 1 < (16 * c**2 - 4 * c) * K * (1 + 1e-9)
-    near = theory.minimum_k(c, K, d)
-    assert K <= near <= d
-    assert near <= k or near == d or theory.nu(near, K, d) < limit
-    assert near == d or theory.nu(near, K, d) < limit
+    assert abs(k - (exact // 1 + 1)) <= (k > 10**9)  # there the last digit of c² may decide
+    near = int(theory.minimum_k(c, K, d))
+    inverse = exact / K  # 1/ρ has to be above
+
+    def works(k):
+        lost = min(K, d - k)
+        return lost == 0 or Fraction(k - K + lost, lost) > inverse
+
+    assert works(near)
+    assert near == K or not works(near - 1)
     by_jain = theory.minimum_k(c, K, d, bound="jain")
     assert by_jain >= near  # a weaker bound asks for more
-    assert by_jain == d or theory.deviation_factor(by_jain, K, d, "jain") ** 2 < limit * (1 + 1e-9)
+    assert by_jain == d or theory.deviation_factor(by_jain, K, d, "jain") ** 2 < 4 * c / (4 * c - 1) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("c", [1.0, 2.0, 1e4, 1e5, 1e6])
+def test_minimum_k_is_exact_for_whole_condition_numbers(c):
+    assert theory.minimum_k(c, 1) == 16 * int(c) ** 2 - 4 * int(c) + 1
+    assert theory.minimum_k(c, 20) == 20 * (16 * int(c) ** 2 - 4 * int(c)) + 1
 
 
 @given(levels())
@@ -313,6 +325,37 @@ def test_a_certified_run_with_noise_stays_under_its_curve_plus_tail():
     assert not stays_under(decay[:8], 0.9 * observed(decay[:8]), 0.0)
 
 
+def test_the_distance_to_a_noisy_truth_stays_under_its_bound_and_needs_the_tail():
+    """Corollary 16 at the recipe's parameters: the noise leaves a distance that no number of stages removes."""
+    rng = np.random.default_rng(3)
+    A, k, K, l2, radius = unit_rows(400, 160, 3), 70, 1, 20.0, 4.0
+    x = np.zeros(160)
+    x[7] = 2.0
+    y = with_optimum(A, x, l2) + 2.0 * rng.standard_normal(400)
+    L, alpha = (theory.curvature(A, "squared", r, l2=l2) for r in (160, 71))
+    L, L_full, alpha = L.L, L.L_full.upper, alpha.alpha.lower
+    chosen = theory.recipe(L, alpha, K)
+    assert chosen.k <= k
+    gradient = A.T @ (A @ x - y) / 400 + l2 * x
+    solver = HTSVRG(chosen.eta, m=chosen.m, output="random", tol=0.0, stages=40)
+    seen = []
+    for seed in range(60):
+        track = [x]
+        result = minimize(
+            A, y, k, solver=solver, l2=l2, radius=radius, random_state=seed,
+            callback=lambda progress, track=track: track.append(progress.x - x),
+        )  # fmt: skip
+        assert result.n_stages == 40
+        seen.append([np.linalg.norm(point) for point in track])
+    distance = np.mean(seen, axis=0)
+    stages = np.arange(distance.size)
+    grad_norm = np.linalg.norm(gradient)  # 3k + K > d
+    with_tail = theory.distance_bound(stages, 2.0, grad_norm, L_full, alpha, radius)
+    without = theory.distance_bound(stages, 2.0, 0.0, L_full, alpha, radius)
+    assert (distance <= with_tail).all()
+    assert not (distance <= without).all()
+
+
 def test_a_certified_minibatch_run_stays_under_its_curve():
     """Without a ridge: mini-batches as large as the certificate asks for."""
     A, k, K = hadamard(512)[:, 1:61].astype(float), 40, 1
@@ -480,3 +523,80 @@ def test_a_plan_falls_back_on_practice_and_says_so():
     assert np.isnan(quick.observed_rate)
     assert theory.plan(A[:30], y[:30], 10).k <= 15  # k must stay well below the rows
     assert theory.plan(A[:, :6], y, 2).k == 3
+
+
+@pytest.mark.parametrize(("n", "d", "correlated"), [(60, 400, False), (60, 400, True), (30, 30, True), (200, 40, True)])
+def test_a_planned_solver_does_not_diverge(n, d, correlated):
+    rng = np.random.default_rng(n + d)
+    A = rng.standard_normal((n, d))
+    if correlated:
+        A += 2 * rng.standard_normal((n, 1))
+    y = A[:, 0] - A[:, 1] + 0.1 * rng.standard_normal(n)
+    chosen = theory.plan(A, y, 3)
+    assert chosen.trial != "diverged"
+    for seed in range(3):
+        result = minimize(A, y, chosen.k, solver=chosen.solver(), random_state=seed)
+        assert result.status != "diverged"
+        assert result.objective < 0.5 * result.history.objective[0]
+    assert f"(trial: {chosen.trial})" in str(chosen)
+
+
+def test_a_ridge_is_found_where_only_a_large_step_allows_it():
+    """k = 16, K = 1: c has to be below 1.13, and with the step 1/(8L) even below 0.85."""
+    A = np.random.default_rng(0).standard_normal((300, 40))
+    refused = theory.certificate(A, A[:, 0], k=16, K=1)
+    ridges = [remedy.changes for remedy in refused.remedies if "l2" in remedy.changes]
+    assert ridges
+    for changes in ridges:
+        solver = HTSVRG(changes["step"], m=changes["m"], output="random")
+        assert theory.certificate(A, A[:, 0], k=changes.get("k", 16), K=1, l2=changes["l2"], solver=solver).certified
+    tight = theory.certificate(A, A[:, 0], k=16, K=1, l2=1e6, solver=HTSVRG("theory", output="random"))
+    (remedy,) = tight.remedies
+    assert remedy.changes["step"] == pytest.approx(0.2 / tight.L)
+
+
+def test_kept_columns_are_in_every_direction_and_outside_the_ball():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((60, 4))
+    A[:, 3] = A[:, 1] + A[:, 2]  # dependent, but never chosen together at r = 1
+    ground = theory.curvature.__globals__["Landscape"].create(A, np.zeros(60), always_keep=[0])
+    G = A.T @ A / 60
+    by_hand = min(np.linalg.eigvalsh(G[np.ix_([0, j, i], [0, j, i])])[0] for j in range(1, 4) for i in range(1, j))
+    assert ground.convexity(2).upper == pytest.approx(by_hand, abs=1e-9)
+    pair = min(np.linalg.eigvalsh(G[np.ix_([0, j], [0, j])])[0] for j in range(1, 4))
+    assert ground.convexity(1).upper == ground.convexity(1).lower == pytest.approx(pair)
+    unit = unit_rows(300, 40)
+    y = 50 * unit[:, 3] + unit[:, 5] + 0.1 * rng.standard_normal(300)
+    fit = minimize(unit, y, 3, l2=6.0, always_keep=[3], radius=0.01)
+    report = theory.certificate(unit, y, fit, 1, k=38, l2=6.0, always_keep=[3], radius=0.01)
+    assert report.certified
+    assert report.tail == np.inf
+    assert report.reference_norm > 0.1  # the kept column is not squeezed into the ball
+    assert "columns outside the radius" in str(report)
+
+
+def test_what_a_certificate_cannot_know_is_asked_for():
+    A = unit_rows(50, 10)
+    with pytest.raises(ValueError, match="known after a run only"):
+        theory.certificate(A, A[:, 0], k=3, K=1, solver=HTSVRG(output="random"))
+    fit = minimize(A, A[:, 0], 3, solver=HTSVRG(output="random"), random_state=0)
+    assert theory.certificate(A, A[:, 0], fit, 1, solver=HTSVRG(output="random")).step == fit.history.step.max()
+    with pytest.raises(ValueError, match="for operators there is"):
+        theory.certificate(aslinearoperator(A), A[:, 0], k=3, K=1)
+
+
+def test_a_foreign_loss_is_trusted_with_its_bound_only():
+    from typing import NamedTuple
+
+    from ksparse.losses import curvature, curvature_bound, deriv, value
+
+    class Dip(NamedTuple):
+        """φ'' falls to zero in the middle of the ball, not at its ends."""
+
+    value.rule(Dip)(lambda loss, z, y: z**4 / 12)
+    deriv.rule(Dip)(lambda loss, z, y: z**3 / 3)
+    curvature.rule(Dip)(lambda loss, z, y: z**2)
+    curvature_bound.rule(Dip)(lambda loss: 4.0)
+    found = theory.curvature(unit_rows(50, 6), Dip(), 2, y=np.zeros(50), radius=2.0)
+    assert found.alpha.upper == 0.0
+    np.testing.assert_allclose(found.L, 4.0 * max(np.sort(a**2)[-2:].sum() for a in unit_rows(50, 6)))

@@ -76,7 +76,9 @@ def bound(
     _show(table)
     print(f"rho = {facts['rho']:.6g}, nu = {facts['nu']:.6g}")
     if limit <= 1:
-        print("HT-SVRG: nothing is proven at this k, however good the data; k > 12K is needed (far from d)")
+        print(
+            f"HT-SVRG: nothing is proven at this k, however good the data; it takes k = {facts['minimum_k']} at least"
+        )
 
 
 def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
         },
         "rip_threshold": {
             name: {
-                "order": int(theory.rip_order(name, k, K)),
+                "order": min(int(theory.rip_order(name, k, K)), d or 2**62),
                 "tight": float(theory.rip_threshold(name, k, K, d, "tight", rate)),
                 "classic": float(theory.rip_threshold(name, k, K, d, "classic", rate)),
             }
@@ -103,6 +105,7 @@ def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
         },
         "measurement_ratio": {name: float(theory.measurement_ratio(name, k, K, d, rate)) for name in ALGORITHMS},
         "largest_condition": float(theory.largest_condition(k, K, d)),
+        "minimum_k": int(theory.minimum_k(1.0, K, d)),
     }
 
 
@@ -117,13 +120,16 @@ def plan(
     l2: Annotated[float, typer.Option(help="The ridge.")] = 0.0,
     radius: Annotated[float, typer.Option(help="The largest norm of a solution.")] = math.inf,
     batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 1,
-    standardize: Annotated[bool, typer.Option(help="Columns of mean zero (if dense) and norm one.")] = True,
+    standardize: Annotated[bool, typer.Option(help="Columns of variance one, and mean zero if dense.")] = True,
     trial: Annotated[bool, typer.Option(help="Run HT-SVRG and measure its rate.")] = True,
     max_time: Annotated[float, typer.Option(help="Seconds for a trial run.")] = 60.0,
     seed: Annotated[int, typer.Option(help="For the trial run.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Which k, which step, how many steps and stages: from DATA and a guess K, with a certificate."""
+    """Which k, which step, how many steps and stages: from DATA and a guess K, with a certificate.
+
+    Targets of a regression are centred.
+    """
     with _errors():
         from . import theory
         from .sources import read_table
@@ -143,7 +149,7 @@ def plan(
 
 
 def _scaled(A: Any) -> Any:
-    """Columns of norm √n (variance one), centred if dense; a constant column becomes zero."""
+    """Columns of variance one, centred if dense; a constant column becomes zero (dense) or stays as it is (sparse)."""
     import numpy as np
 
     if hasattr(A, "tocsr"):
@@ -156,7 +162,7 @@ def _scaled(A: Any) -> Any:
 
 
 def _labels(y: Any, loss: Loss) -> Any:
-    """Two labels as −1 and +1, the larger one positive."""
+    """Two labels as −1 and +1, the larger one positive; targets of a regression centred, for there is no intercept."""
     import numpy as np
 
     classes = np.unique(y)

@@ -40,7 +40,7 @@ def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | N
     >>> rho([4, 8, 80], 4)
     array([1.  , 0.5 , 0.05])
     """
-    k, K, d = _levels(k, K, d, r)
+    k, K, d = check_levels(k, K, d, r)
     lost = K if d is None else np.clip(d - k, 0, K)  # how many non-zeros of x can be thresholded away
     kept = k - K + lost
     return np.divide(lost, kept, out=np.zeros(np.broadcast(lost, kept).shape), where=kept > 0)[()]
@@ -87,28 +87,28 @@ def smallest_k(nu: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
     256
     """
     wanted = np.asarray(rho_from_nu(nu))
+    if d is None:
+        refuse(wanted == 0, lambda _: "nu must be above 1 without d")
+    with np.errstate(divide="ignore"):
+        return first_k(1.0 / np.minimum(wanted, 1.0), K, d)
+
+
+def first_k(inverse: NDArray[np.float64], K: ArrayLike, d: ArrayLike | None, strict: bool = False) -> Any:
+    """The smallest k with 1/ρ(k) at least (above, if strict) a given number."""
     K = check_counts(K, "K")
     if d is None:
-        refuse(np.broadcast_to(wanted == 0, np.broadcast(wanted, K).shape), lambda _: "nu must be above 1 without d")
-        return _settle(np.ceil(K / np.minimum(wanted, 1.0)), wanted, K, None)
-    d = check_counts(d, "d")
-    wanted, K, d = np.broadcast_arrays(np.minimum(wanted, 1.0), K, d)
-    refuse(d < K, lambda at: f"K must be at most d = {d[at]}, got {K[at]}")
-    with np.errstate(divide="ignore"):
-        far = np.ceil(K / wanted)  # where K ≤ d − k, ρ = K/k; beyond, ρ = (d − k)/(d − K)
-    near = np.ceil(d - wanted * (d - K))
-    return _settle(np.where(far <= d - K, far, np.maximum(near, K)), wanted, K, d)
-
-
-def _settle(k: NDArray[Any], wanted: NDArray[Any], K: NDArray[Any], d: NDArray[Any] | None) -> Any:
-    """Put right what rounding did to k: ν of the k that came in must give that k back."""
-    k = np.atleast_1d(k).astype(np.int64)
-    limit = wanted * (1.0 + 1e-12)
-    lower = np.maximum(k - 1, K)
-    k = np.where((k > K) & (rho(lower, K, d) <= limit), lower, k)
-    upper = k + 1 if d is None else np.minimum(k + 1, d)
-    k = np.where(rho(k, K, d) > limit, upper, k)
-    return k.reshape(np.broadcast(wanted, K, 0 if d is None else d).shape)[()]
+        edge = K * inverse  # ρ = K/k
+    else:
+        d = check_counts(d, "d")
+        inverse, K, d = np.broadcast_arrays(inverse, K, d)
+        refuse(d < K, lambda at: f"K must be at most d = {d[at]}, got {K[at]}")
+        far = K * inverse
+        edge = np.where(far <= d - K, far, d - (d - K) / inverse)  # where K > d − k, ρ = (d − k)/(d − K)
+    refuse(edge > 2.0**53, lambda at: f"k would have to be about {np.asarray(edge)[at]:.3g}, which is beyond 2^53")
+    # what rounding did to ν on its way here must not raise k by one
+    slack = 0.0 if strict else 8e-16 * edge * (1.0 + np.sqrt(np.minimum(inverse, 2.0**53)))
+    k = np.floor(edge) + 1 if strict else np.ceil(edge - slack)
+    return np.clip(k, K, d).astype(np.int64)[()]
 
 
 def deviation_factor(
@@ -133,7 +133,7 @@ def deviation_factor(
         return np.sqrt(nu(k, K, d, r))
     if bound == "jain" and d is None:
         raise ValueError("d must be given for bound='jain', which depends on the dimension")
-    k, K, d = _levels(k, K, d, r)
+    k, K, d = check_levels(k, K, d, r)
     if bound == "classic":
         return np.full(np.broadcast(k, K, 0 if d is None else d).shape, 2.0)[()]
     assert d is not None
@@ -223,8 +223,8 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
     return np.min(factor * distance + np.sqrt(tail[..., levels]), axis=-1)
 
 
-def _levels(
-    k: ArrayLike, K: ArrayLike, d: ArrayLike | None, r: ArrayLike | None
+def check_levels(
+    k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
     """k, K and d (with r in its place, if b is r-sparse), checked and broadcast."""
     if d is None and r is not None:

@@ -19,10 +19,10 @@ from ..operators import hard_threshold, support
 from ..result import Result
 from . import bounds, rates
 from .conditions import Case, Condition, Judgement, Remedy, allowed_condition
-from .curvature import Landscape, condition
+from .curvature import Landscape, condition, is_operator
 from .spectrum import Bracket
 
-BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 16 of docs/errata.md"
+BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 16-18 of docs/errata.md"
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Certificate:
             return ""
         if math.isfinite(self.tail):
             return f", tail {self.tail:.4g}"
+        if math.isfinite(self.radius):
+            return "; no bound on the tail with columns outside the radius"
         radius = 2.0 * self.reference_norm
         worst = min(self.alpha.lower, self.L)
         tail = float(rates.tail(self.grad_norm, self.step, self.m, self.nu, self.L, worst, radius)) if radius else 0.0
@@ -116,7 +118,7 @@ class Certificate:
             lines.append(f"  rate {self.beta:.4g} a stage, {self.stages:g} stages to a millionth{self._tail_text()}")
         lines += [f"  would make it so: {remedy.text}" for remedy in self.remedies]
         if not self.certified and not self.remedies:
-            lines.append("  no ridge, batch size or larger k makes it so with what is known of alpha")
+            lines.append("  no ridge, batch size or larger k was found that makes it so")
         return "\n".join([*lines, f"  ({self.basis})"])
 
 
@@ -173,6 +175,8 @@ def certificate(
     from ..problem import Problem
     from ..solvers import HTSVRG
 
+    if is_operator(A):
+        raise ValueError("A must be an array or a sparse matrix; for operators there is theory.curvature")
     if solver is None:
         solver = HTSVRG(step="theory", output="random")
     elif not isinstance(solver, HTSVRG):
@@ -190,8 +194,10 @@ def certificate(
     k = check_count(k, "k", high=free, high_text="the number of columns")
     m = 3 * problem.n if solver.m is None else solver.m
     step = solver.step if isinstance(solver.step, float | int) else None
-    if step is None and solver.step != "theory" and isinstance(fit, Result):
-        step = float(fit.history.step[-1])
+    if step is None and solver.step != "theory":
+        if not isinstance(fit, Result):
+            raise ValueError(f"step = {solver.step!r} is known after a run only; give its Result as fit, or a number")
+        step = float(fit.history.step.max())  # the theorem has to hold for the largest one
     case = Case(Landscape.from_problem(problem, A), free, m, solver.batch_size, step)
     if K is None:
         K = case.largest_K(k) or 1
@@ -212,7 +218,9 @@ def _write(
         worst = min(alpha.lower, L)
         beta = float(rates.rate(step, case.m, nu, L, worst))
         if not math.isnan(grad_norm):
-            tail = float(rates.tail(grad_norm, step, case.m, nu, L, worst, problem.radius))
+            # the intercept and kept columns are outside the ball, so that nothing bounds their distance
+            radius = math.inf if problem.n_kept else problem.radius
+            tail = float(rates.tail(grad_norm, step, case.m, nu, L, worst, radius))
     return Certificate(
         verdict, _reason(case, problem, k, K, found, verdict), conditions, remedies, problem.n, problem.d, k, K,
         float(bounds.rho(k, K, case.d)), nu, L, alpha, condition(L, alpha), step, case.m, case.batch_size, problem.l2,
@@ -233,7 +241,8 @@ def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict:
             f"{allowed_condition(found.nu):.3g} only: they are never certified"
         )
     if first.name == "sparsity" and allowed_condition(found.nu) <= 1:
-        return f"k = {k} allows c < {allowed_condition(found.nu):.3g} only, and c is never below 1: k > 12K is needed"
+        least = rates.minimum_k(1.0, K, case.d)
+        return f"no data allow k = {k}: for K = {K} it takes k = {least} at least, however good they are"
     return f"{first.name}: {first.text}"
 
 
@@ -248,21 +257,18 @@ def _at_reference(problem: Any, A: Any, x: NDArray[np.float64], k: int, K: int) 
     from .._minimize import minimize
     from ..solvers import PGD
 
-    chosen = np.where(np.isin(np.arange(problem.d), problem.kept), 0.0, x)
-    columns = np.union1d(np.flatnonzero(hard_threshold(chosen, K)), problem.kept).astype(np.int64)
-    if columns.size:
-        part = A.tocsc()[:, columns] if hasattr(A, "tocsc") else np.asarray(A)[:, columns]
-        refit = minimize(
-            part, problem.y, columns.size, loss=problem.loss, solver=PGD(tol=1e-14), l2=problem.l2,
-            radius=problem.radius, intercept=problem.intercept, offset=problem.offset, sample_weight=problem.weight,
-            x0=x[columns],
-        )  # fmt: skip
-        best, constant = np.zeros(problem.d), refit.intercept
-        best[columns] = refit.x
-    else:
-        best, constant = np.zeros(problem.d), 0.0
-    slots = problem.slots(max(K, 1), best, constant)
-    stage = problem.stage(slots, np.empty((0, 1), np.int64))
-    gradient = stage.mu + problem.l2 * best
-    level = min(3 * k + K, problem.d)
+    size = np.abs(x)
+    size[problem.kept] = -1.0
+    columns = np.concatenate([problem.kept, np.argsort(-size, kind="stable")[:K]])
+    part = A.tocsc()[:, columns] if hasattr(A, "tocsc") else np.asarray(A)[:, columns]
+    refit = minimize(
+        part, problem.y, K, loss=problem.loss, solver=PGD(tol=1e-14), l2=problem.l2, radius=problem.radius,
+        intercept=problem.intercept, offset=problem.offset, sample_weight=problem.weight, x0=x[columns],
+        always_keep=np.arange(problem.kept.size),
+    )  # fmt: skip
+    best = np.zeros(problem.d)
+    best[columns] = refit.x
+    stage = problem.stage(problem.slots(K, best, refit.intercept), np.empty((0, 1), np.int64))
+    gradient = np.append(stage.mu + problem.l2 * best, np.full(problem.first, stage.mu_ones))
+    level = min(3 * k + K + problem.n_kept, gradient.size)
     return float(np.linalg.norm(hard_threshold(gradient, level))), float(np.linalg.norm(best))

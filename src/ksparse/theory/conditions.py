@@ -12,7 +12,8 @@ from .curvature import Landscape
 from .spectrum import Bracket
 
 MARGIN = 0.99  # of a limit that has to be stayed below
-GOAL = 0.99 * 0.75 * MARGIN  # of ν/(4(ν − 1)): where a remedy brings c, so that the step 1/(8L) will do
+SHARES = {0.125: 0.75, 0.2: 0.96}  # ηL, and the share 4ηL(2 − 4ηL) of ν/(4(ν − 1)) that it allows c to be
+GOALS = [0.99 * MARGIN * share for share in SHARES.values()]  # where a remedy brings c, better with the smaller step
 
 
 class Condition(NamedTuple):
@@ -55,8 +56,8 @@ class Case:
     batch_size: int
     step: float | None = None  # None: 1/(8L)
 
-    def smoothness(self, k: int, K: int, batch_size: int | None = None) -> float:
-        return self.ground.batch_smoothness(min(3 * k + K, self.d), batch_size or self.batch_size)
+    def smoothness(self, k: int, K: int) -> float:
+        return self.ground.batch_smoothness(min(3 * k + K, self.d), self.batch_size)
 
     def floor(self, k: int, K: int) -> float:
         """A lower bound on α."""
@@ -105,7 +106,8 @@ class Case:
         limits = [1.0 if a is None else float(rates.largest_nu(step, L, a)) for a in ends]
         text = f"nu = {nu:.4f} has to be below {limits[0]:.4f}"
         if nu >= limits[0]:
-            text += f"; with the best step c < {allowed_condition(nu):.3g} would do"
+            best = allowed_condition(nu)
+            text += f"; with the best step c < {best:.3g} would do" if best > 1 else "; no data allow so much"
         yield Condition("sparsity", _decide(nu < limits[0], nu < limits[1]), text)
         needed = [math.inf if a is None else float(rates.minimum_m(step, nu, L, a)) for a in ends]
         if math.isfinite(needed[1]):
@@ -131,42 +133,50 @@ class Case:
         elif best_share(nu, L, alpha) is not None:  # the data are fine, the parameters are not
             yield Remedy(self._parameters(nu, L, alpha) | output)
         else:
-            single = [*self._by_ridge(k, K), *self._by_batch(k, K), *self._by_k(k, K)]
-            for changes in single or [*self._by_k_and(self._by_ridge, k, K), *self._by_k_and(self._by_batch, k, K)]:
-                yield Remedy(changes | output)
+            for goal in GOALS:
+                found = [*self._by_ridge(k, K, goal), *self._by_batch(k, K, goal), *self._by_k(k, K, goal)]
+                found = found or [
+                    *self._by_k_and(self._by_ridge, k, K, goal),
+                    *self._by_k_and(self._by_batch, k, K, goal),
+                ]
+                if found:
+                    yield from (Remedy(changes | output) for changes in found)
+                    return
 
-    def _by_ridge(self, k: int, K: int) -> Iterator[dict[str, Any]]:
+    def _by_ridge(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
         """The l2 that brings c below its limit; the intercept is not shrunk, so that no ridge helps it."""
         nu, L, alpha = float(bounds.nu(k, K, self.d)), self.smoothness(k, K), self.floor(k, K)
-        limit = GOAL * allowed_condition(nu)
+        limit = goal * allowed_condition(nu)
         if 1.0 < limit < math.inf and not self.ground.first:
             more = max(0.0, (L - limit * alpha) / (limit - 1.0))
             yield {"l2": self.ground.l2 + more} | self._parameters(nu, L + more, alpha + more)
 
-    def _by_batch(self, k: int, K: int) -> Iterator[dict[str, Any]]:
+    def _by_batch(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
         """The batch size that brings c below its limit, if the smoothness of F itself allows it."""
         nu, alpha = float(bounds.nu(k, K, self.d)), self.floor(k, K)
-        single, ceiling = self.smoothness(k, K, 1), self.smoothness(k, K, 2**60)  # of a row, and of F
-        room = GOAL * allowed_condition(nu) * alpha - ceiling
+        r = min(3 * k + K, self.d)
+        single, full = self.ground.smoothness(r), self.ground.full_ceiling(r)
+        room = goal * allowed_condition(nu) * alpha - full
         if 0 < room < math.inf:
-            batch = math.ceil((single - ceiling) / room)
-            yield {"batch_size": batch} | self._parameters(nu, self.smoothness(k, K, batch), alpha)
+            batch = max(1, math.ceil((single - full) / room))
+            yield {"batch_size": batch} | self._parameters(nu, self.ground.batch_smoothness(r, batch), alpha)
 
-    def _by_k(self, k: int, K: int) -> Iterator[dict[str, Any]]:
+    def _by_k(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
         """A larger k (all columns are no answer)."""
         for other in sparsities(k + 1, self.d - 1):
-            if self.allows(other, K, GOAL):
+            if self.allows(other, K, goal):
                 nu, L, alpha = float(bounds.nu(other, K, self.d)), self.smoothness(other, K), self.floor(other, K)
                 yield {"k": other} | self._parameters(nu, L, alpha)
                 return
 
     def _by_k_and(
-        self, remedy: Callable[[int, int], Iterator[dict[str, Any]]], k: int, K: int
+        self, remedy: Callable[[int, int, float], Iterator[dict[str, Any]]], k: int, K: int, goal: float
     ) -> Iterator[dict[str, Any]]:
-        """The first larger k at which another remedy works, a ridge being no more than the data's own curvature."""
+        """The first larger k at which another remedy works, a ridge being no more than the data's own curvature; else
+        the one with the weakest ridge."""
         weakest: dict[str, Any] | None = None
         for other in sparsities(k + 1, self.d - 1):
-            for changes in remedy(other, K):
+            for changes in remedy(other, K, goal):
                 found = {"k": other} | changes
                 if changes.get("l2", 0.0) <= self.smoothness(other, K):
                     yield found
@@ -198,7 +208,7 @@ class Case:
 
 def best_share(nu: float, L: float, alpha: float) -> float | None:
     """ηL for a step that converges at this c with room to spare: 1/8 if it can, 1/5 (of at most 1/4) if it must."""
-    for share, of_limit in ((0.125, 0.75), (0.2, 0.96)):  # 4η'(2 − 4η')·ν/(4(ν−1)) is what c has to stay below
+    for share, of_limit in SHARES.items():
         if alpha > 0 and MARGIN * of_limit * allowed_condition(nu) * alpha > L:
             return share
     return None

@@ -150,14 +150,17 @@ class Landscape:
             reach = np.where(square > 0, problem.radius * np.sqrt(square), 0.0)
         if problem.n_kept:
             reach = np.full(problem.n, np.inf)
-        # φ'' of every loss here rises, falls, or rises and then falls, so that its least value is at an end; and where
-        # it has no bound it can only rise or only fall, so that its largest value is at an end as well
+        # φ'' of every loss of the package rises, falls, or rises and then falls, so that its least value is at an end;
+        # and where it has no bound it can only rise or only fall, so that its largest value is at an end as well
         with np.errstate(over="ignore"):
             ends = [curvatures(problem.loss, problem.offset + sign * reach, problem.y) for sign in (-1.0, 1.0)]
         least, most = np.minimum(*ends), np.maximum(*ends)
         bound = losses.curvature_bound(problem.loss)
-        if math.isfinite(bound):
+        foreign = type(problem.loss) not in losses.LOSSES.values()
+        if math.isfinite(bound) or foreign:
             most = np.full(problem.n, bound)
+        if foreign:  # of which only the bound is known
+            least = np.zeros(problem.n)
         used = problem.weight > 0
         least, most = (problem.weight * np.where(used, bend, 0.0) for bend in (least, most))
         return cls(
@@ -186,7 +189,7 @@ class Landscape:
 
     def convexity(self, r: int, *, exact: bool | None = None, random_state: Any = 0) -> Bracket:
         """α_r of F."""
-        return self._low.brackets(self._level(r), exact=exact, random_state=random_state)[0]
+        return self._low.brackets(self._level(r), exact=exact, random_state=random_state, always=self._always)[0]
 
     def convexity_floor(self, r: int) -> float:
         """The lower end of `convexity`, without the search for the upper one."""
@@ -196,21 +199,29 @@ class Landscape:
         """L'_r of F."""
         if not np.isfinite(self.most).all():
             return Bracket(math.inf, math.inf, "no bound on the curvature", "no bound on the curvature")
-        return self._high.brackets(self._level(r), exact=exact, random_state=random_state)[1]
+        return self._high.brackets(self._level(r), exact=exact, random_state=random_state, always=self._always)[1]
 
     def batch_smoothness(self, r: int, batch_size: int) -> float:
         """L of a step that averages `batch_size` rows drawn with replacement."""
         single = self.smoothness(r)
         if batch_size == 1 or not math.isfinite(single):
             return single
-        ceiling = min(self._high.ceiling(self._level(r))[0], single)
-        return single / batch_size + (1.0 - 1.0 / batch_size) * ceiling
+        return single / batch_size + (1.0 - 1.0 / batch_size) * self.full_ceiling(r)
+
+    def full_ceiling(self, r: int) -> float:
+        """An upper bound on L'_r, without the search for a lower one."""
+        return min(self._high.ceiling(self._level(r))[0], self.smoothness(r))
 
     def at(self, r: int, *, batch_size: int = 1, exact: bool | None = None, random_state: Any = 0) -> Curvature:
         settings: dict[str, Any] = {"exact": exact, "random_state": random_state}
         return Curvature(
             r, self.batch_smoothness(r, batch_size), self.full_smoothness(r, **settings), self.convexity(r, **settings)
         )
+
+    @property
+    def _always(self) -> NDArray[np.int64]:
+        """The kept columns and the intercept's, which stands last."""
+        return np.append(self.kept, np.arange(self.d, self.d + self.first))
 
     def _level(self, r: int) -> int:
         return min(r + self.n_kept, self.d + self.first)

@@ -18,6 +18,7 @@ from .curvature import Landscape
 
 RELAXED = 9  # k = 9K, as in the paper's experiments
 REDUCTION = 1e-6  # of the gap: where the run counts as done
+HALVINGS = 12  # of a step that diverges
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Plan:
         "theory" if Theorem 10 certifies them, "practice" if it certifies nothing here.
     certificate : Certificate
         Of these parameters.
+    trial : str
+        How the trial run ended, or "not tried".
     observed_rate : float
         The factor by which a stage shrank the gap in a trial run, NaN if none was made; to be compared with
         ``certificate.beta``.
@@ -48,6 +51,7 @@ class Plan:
     source: str
     output: str
     certificate: Certificate
+    trial: str
     observed_rate: float
     observed_stages: float
 
@@ -64,7 +68,8 @@ class Plan:
     def __str__(self) -> str:
         beta = self.certificate.beta
         predicted = f"{beta:.4g}" if math.isfinite(beta) else "none"
-        observed = "not tried" if math.isnan(self.observed_rate) else f"{self.observed_rate:.4g}"
+        known = not math.isnan(self.observed_rate)
+        observed = f"{self.observed_rate:.4g} (trial: {self.trial})" if known else f"none (trial: {self.trial})"
         return "\n".join(
             [
                 f"k = {self.k}, step = {self.step:.4g}, m = {self.m}, batch_size = {self.batch_size}, "
@@ -93,9 +98,9 @@ def plan(
     """Recommend k, the step, m and the number of stages for HT-SVRG.
 
     The recipe of the paper, k = 8c(8c−1)K with step 1/(8L), is circular: c depends on k.  The smallest k that solves
-    it is taken; with it the rate is at most 2/3.  Where there is none (without a ridge or mini-batches there never is)
-    the parameters are those of the paper's experiments, k = 9K (at most half the rows and columns) and m = 3n, the
-    step is found by a trial run, and nothing is promised.
+    it and keeps at most half of the columns is taken; with it the rate is at most 2/3.  Where there is none (without a
+    ridge or mini-batches there never is) the parameters are those of the paper's experiments, k = 9K (at most half the
+    rows and columns) and m = 3n, the step is found by trial runs, and nothing is promised.
 
     Parameters
     ----------
@@ -105,7 +110,8 @@ def plan(
     batch_size : int
         Rows a step.
     trial : bool
-        Run HT-SVRG with the recommended parameters and measure the rate.
+        Run HT-SVRG with the recommended parameters and measure the rate.  Without it nothing is run, and the step is
+        the paper's 1/(8L), small but safe.
     max_time : float
         Seconds for each trial run.
     callback : function of a `Progress`, optional
@@ -136,25 +142,60 @@ def plan(
     settings: dict[str, Any] = {"loss": loss, "l2": l2, "radius": radius, "sample_weight": sample_weight}
     watch: dict[str, Any] = {"callback": callback, "max_time": max_time, "random_state": random_state}
     case = Case(Landscape.from_problem(problem, A), d, 1, batch_size)
-    k = certified_k(case, K)
-    fit = None
-    if k is not None:
+    certified = certified_k(case, K)
+    if certified is not None:
+        k = certified
         L, alpha = case.smoothness(k, K), case.floor(k, K)
-        step, m, output, source = 0.125 / L, math.ceil(4.0 * (8.0 * L / alpha - 1.0)), "random", "theory"
-        stages = int(rates.stages(rates.rate(step, m, bounds.nu(k, K, d), L, min(alpha, L)), REDUCTION))
+        m = math.ceil(4.0 * (8.0 * L / alpha - 1.0))
+        beta = rates.rate(0.125 / L, m, bounds.nu(k, K, d), L, min(alpha, L))
+        solver = HTSVRG(0.125 / L, m=m, stages=int(rates.stages(beta, REDUCTION)), output="random", tol=0.0)
     else:
-        k, m, output, source, stages = max(K, min(RELAXED * K, n // 2, d // 2)), 3 * n, "last", "practice", 100
-        fit = minimize(A, y, k, solver=HTSVRG(m=m, batch_size=batch_size, stages=stages), **settings, **watch)
-        step = float(np.median(fit.history.step[1:])) if fit.n_stages else float(fit.history.step[0])
-    solver = HTSVRG(step, m=m, batch_size=batch_size, stages=stages, output=output, tol=0.0)
-    rate, taken = math.nan, math.nan
+        k = max(K, min(RELAXED * K, n // 2, d // 2))
+        L = case.smoothness(k, K)
+        m = 3 * n
+        solver = HTSVRG(0.125 / L if 0 < L < math.inf else 1.0, m=m, stages=100, tol=0.0)
+    solver = replace(solver, batch_size=batch_size)
+    source = "theory" if solver.output == "random" else "practice"
+
+    def run(solver: Any) -> Any:
+        return minimize(A, y, k, solver=solver, **settings, **watch)
+
+    fit, rate, taken = None, math.nan, math.nan
     if trial:
-        fit = minimize(A, y, k, solver=solver, **settings, **watch)
+        if source == "practice":
+            solver = replace(solver, step=_lasting_step(run, solver))
+        fit = run(solver)
         rate, taken = observed_rate(fit.history.objective)
         if source == "practice" and math.isfinite(taken):
-            stages = max(5, math.ceil(1.5 * taken))
+            solver = replace(solver, stages=max(5, math.ceil(1.5 * taken)))
     report = certificate(A, y, fit, K, k=k, solver=solver, random_state=random_state, **settings)
-    return Plan(K, k, step, m, batch_size, stages, source, output, report, rate, taken)
+    status = "not tried" if fit is None else str(fit.status)
+    return Plan(
+        K,
+        k,
+        float(solver.step),
+        m,
+        batch_size,
+        solver.stages,
+        source,
+        solver.output,
+        report,
+        status,
+        rate,
+        taken,
+    )
+
+
+def _lasting_step(run: Callable[[Any], Any], solver: Any) -> float:
+    """Half of a step with which a run does not diverge, near those that step="auto" takes."""
+    steps = run(replace(solver, step="auto", tol=1e-6)).history.step
+    step = float(np.median(steps[1:] if steps.size > 1 else steps))  # the first entry is the start's
+    for _ in range(HALVINGS):
+        result = run(replace(solver, step=step))
+        step *= 0.5
+        if result.status != "diverged" and result.objective <= result.history.objective[0]:
+            break
+    return step
 
 
 def certified_k(case: Case, K: int) -> int | None:
@@ -178,5 +219,5 @@ def observed_rate(objective: NDArray[np.float64]) -> tuple[float, float]:
     s = int(done[0])
     if gap[s] > 0:
         return float((gap[s] / gap[0]) ** (1.0 / s)), s
-    # the best point itself: the last one above it tells the rate
-    return (float((gap[s - 1] / gap[0]) ** (1.0 / (s - 1))) if s > 1 else REDUCTION), s
+    # the best point itself: the last one above it tells the rate; after a single stage nothing does
+    return (float((gap[s - 1] / gap[0]) ** (1.0 / (s - 1))) if s > 1 else math.nan), s

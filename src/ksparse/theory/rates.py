@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import check_choice, check_count, check_counts, check_number, check_numbers, refuse
-from .bounds import deviation_factor, nu_from_rho, smallest_k
+from .bounds import first_k
 from .bounds import nu as tight_nu
 
 Array = NDArray[np.float64]
@@ -40,7 +40,7 @@ def optimal_nu(eta: ArrayLike, alpha: ArrayLike) -> Any:
 def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
     """What ν has to stay below for β < 1 to be possible with this step: 1/(1 − 2ηα + 4η²αL).
 
-    The paper prints 4L/(4L−α), which is what the best step, η → 1/(4L), allows.
+    From η = 1/(4L) on it is 1: no ν is allowed.  The paper prints 4L/(4L−α), what the best step, η → 1/(4L), allows.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = F
     L, alpha = _curvatures(L, alpha)
     if printed:
         return (4.0 * L / (4.0 * L - alpha) + 0.0 * eta)[()]
-    return (1.0 / (1.0 - 2.0 * eta * alpha + 4.0 * eta**2 * alpha * L))[()]
+    return np.where(4.0 * eta * L < 1.0, 1.0 / (1.0 - 2.0 * eta * alpha + 4.0 * eta**2 * alpha * L), 1.0)[()]
 
 
 def rate(eta: ArrayLike, m: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
@@ -159,12 +159,12 @@ def Q(
     m, g = check_numbers(m, "m", low=1.0), check_numbers(grad_norm, "grad_norm")
     radius = check_numbers(radius, "radius", strict=True, infinite=True)
     more = np.zeros(1)
-    if not printed:
-        nu = np.maximum(nu, _boundary(eta, alpha))
-        more = np.maximum(nu * (1.0 - eta * alpha) - 1.0, 0.0) * m * 4.0 / alpha
-    slope = 16.0 * nu * eta**2 * L * m + (2.0 if printed else 4.0) / alpha + more
     with np.errstate(invalid="ignore"):
-        value = np.where(g > 0, slope * radius * g, 0.0) + 4.0 * nu * eta**2 * m * g**2
+        if not printed:
+            nu = np.maximum(nu, _boundary(eta, alpha))
+            more = np.maximum(nu * (1.0 - eta * alpha) - 1.0, 0.0) * m * 4.0 / alpha
+        slope = 16.0 * nu * eta**2 * L * m + (2.0 if printed else 4.0) / alpha + more
+        value = np.where(g > 0, slope * radius * g + 4.0 * nu * eta**2 * m * g**2, 0.0)
     return value.reshape(np.broadcast(eta, m, nu, L, alpha, g, radius).shape)[()]
 
 
@@ -216,24 +216,19 @@ def minimum_k(c: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str
     """
     check_choice(bound, "bound", ("tight", "jain"))
     c, K = check_numbers(c, "c", low=1.0), check_counts(K, "K")
-    limit = 4.0 * c / (4.0 * c - 1.0)
-    if bound == "jain":
-        if d is None:
-            raise ValueError("d must be given for bound='jain', which depends on the dimension")
-        d = check_counts(d, "d")
-        square = (np.sqrt(limit) - 1.0) ** 2
-        k = np.floor((1.0 - square) * d + square * K).astype(np.int64) + 1
-        k = np.where(deviation_factor(np.clip(k, K, d), K, d, "jain") < np.sqrt(limit), k, k + 1)
-        return np.minimum(k, d)[()]
-    k = np.asarray(smallest_k(limit, K, d))
-    # the condition is strict
-    return np.where(tight_nu(k, K, d) < limit * (1.0 - 1e-12), k, k + 1 if d is None else np.minimum(k + 1, d))[()]
+    if bound == "tight":
+        return first_k(16.0 * c**2 - 4.0 * c, K, d, strict=True)
+    if d is None:
+        raise ValueError("d must be given for bound='jain', which depends on the dimension")
+    d = check_counts(d, "d")
+    square = (np.sqrt(4.0 * c / (4.0 * c - 1.0)) - 1.0) ** 2
+    return np.clip(np.floor(d - square * (d - K)) + 1, K, d).astype(np.int64)[()]
 
 
 def largest_condition(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
     """The c that must not be reached for HT-SVRG to converge at this k: (1 + √(1 + 4/ρ))/8, the inverse of `minimum_k`.
 
-    Below 1 nothing helps: k > 12K is needed however well conditioned the problem is.
+    At 1 or below nothing helps: ``minimum_k(1, K, d)``, 12K + 1 far from d, is needed however good the data are.
     """
     nu = np.asarray(tight_nu(k, K, d))
     with np.errstate(divide="ignore"):
@@ -245,7 +240,8 @@ def minimum_m(
 ) -> Any:
     """What m has to exceed for a rate below `beta`; inf if no m is enough.
 
-    For ν ≤ 1/(1 − ηα), η = η'/L and β = 1 that is c/(νη'(1 − 4η')); the paper prints c/(νη'(1 − η')).
+    For ν ≤ 1/(1 − ηα), which is then read as 1/(1 − ηα), η = η'/L and β = 1 that is c(1 − ηα)/(η'(1 − 4η')); the paper
+    prints c/(νη'(1 − η')).
 
     Examples
     --------
@@ -256,7 +252,8 @@ def minimum_m(
     beta = check_numbers(beta, "beta", strict=True)
     if printed:
         share = eta * L
-        return (L / alpha / (nu * share * (1.0 - share)))[()]
+        with np.errstate(divide="ignore"):
+            return np.where(share < 1.0, L / alpha / (nu * share * np.maximum(1.0 - share, 0.0)), np.inf)[()]
     linear, constant = _rate_parts(eta, nu, L, alpha, False)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(constant < beta, linear / (beta - constant), np.inf)[()]
@@ -343,7 +340,8 @@ def pgd_rate(nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, eta: ArrayLike | Non
 def saga_rate(n: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> Any:
     """By how much a step of HT-SAGA shrinks its Lyapunov function: ν(1 − ηα) with η = 1/(2(αn + L)).
 
-    A repair of the paper's condition, which does not hold together; it assumes that the K-sparse x̂ minimises F without
+    A repair of the paper's condition, which does not hold together.  Here every f_i has to be α-strongly convex and
+    L-smooth in all directions (for losses of single rows α is the ridge), and the K-sparse x̂ has to minimise F without
     any constraint.  Not below 1 unless ν < 1/(1 − ηα).
     """
     L, alpha = _curvatures(L, alpha)
@@ -403,6 +401,6 @@ def _step(eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> tupl
 
 __all__ = [
     "Cost", "Q", "Recipe", "condition_number", "cost", "distance_bound", "gradient_scale", "largest_condition",
-    "largest_nu", "minimum_k", "minimum_m", "nu_from_rho", "objective_bound", "optimal_nu", "pgd_rate", "rate",
+    "largest_nu", "minimum_k", "minimum_m", "objective_bound", "optimal_nu", "pgd_rate", "rate",
     "recipe", "recipe_tail", "saga_rate", "stages", "tail",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import check_choice, check_count, check_counts, check_number, check_numbers, refuse
+from .bounds import check_levels
 from .bounds import nu as tight_nu
 from .spectrum import Bracket, Spectrum
 
@@ -27,7 +28,8 @@ CLASSIC = 4.0  # ν of the classic bound: its factor 2, squared
 def rip_order(algorithm: str, k: ArrayLike, K: ArrayLike) -> Any:
     """The sparsity r whose δ_r matters: 2k + K for IHT, 3k + K for CoSaMP."""
     check_choice(algorithm, "algorithm", ALGORITHMS)
-    return ((2 if algorithm == "iht" else 3) * check_counts(k, "k") + check_counts(K, "K"))[()]
+    kept, true, _ = check_levels(k, K)
+    return ((2 if algorithm == "iht" else 3) * kept + true)[()]
 
 
 def rip_threshold(

@@ -1,7 +1,8 @@
 r"""Sparse eigenvalues: how much :math:`x^\top G x` can be for r-sparse x of norm 1, with G = scale·AᵀWA + diag(ridge).
 
 To find the extremes exactly is to enumerate supports.  Where there are too many, they are bracketed: from inside by
-supports that a search finds, from outside by Gershgorin's discs and by the eigenvalues of the whole matrix.  Both the
+supports that a search finds, from outside by Gershgorin's discs and by the eigenvalues of the whole matrix (beyond
+3000 rows and columns its largest one is Lanczos' estimate, and says so).  Both the
 restricted isometry constants and the restricted convexity of a loss are read off here.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._validate import as_real, check_count, check_generator
 
@@ -179,44 +180,54 @@ class Spectrum:
         return value + SLACK * top, name
 
     # --- bounds from inside --------------------------------------------------------------------------------------
-    def enumerate(self, r: int) -> tuple[float, float]:
+    def enumerate(self, r: int, always: NDArray[np.intp]) -> tuple[float, float]:
         """The smallest and the largest eigenvalue of all r × r blocks, by going through them."""
-        if r == 1:
+        if r == 1 and not always.size:
             return float(self.diagonal.min()), float(self.diagonal.max())
         G = self.block(np.arange(self.p))
         low, high = np.inf, -np.inf
-        supports = itertools.combinations(range(self.p), r)
+        supports = itertools.combinations(self._others(always).tolist(), r - always.size)
         while chunk := list(itertools.islice(supports, max(1, 2**20 // (r * r)))):
-            S = np.array(chunk)
+            S = np.array(chunk, dtype=np.intp).reshape(len(chunk), r - always.size)
+            S = np.concatenate([np.broadcast_to(always, (len(chunk), always.size)), S], axis=1)
             values = np.linalg.eigvalsh(G[S[:, :, np.newaxis], S[:, np.newaxis, :]])
             low, high = min(low, float(values[:, 0].min())), max(high, float(values[:, -1].max()))
-        return low, high
+        return max(low, 0.0), high
 
-    def search(self, r: int, samples: int, rng: np.random.Generator) -> tuple[tuple[float, str], tuple[float, str]]:
+    def _others(self, always: NDArray[np.intp]) -> NDArray[np.intp]:
+        return np.setdiff1d(np.arange(self.p), always)
+
+    def search(
+        self, r: int, samples: int, rng: np.random.Generator, always: NDArray[np.intp]
+    ) -> tuple[tuple[float, str], tuple[float, str]]:
         """Supports with a small and with a large eigenvalue: the best of random ones and of greedy growth."""
         low, high = (math.inf, "random supports"), (-math.inf, "random supports")
+        others = self._others(always)
         for _ in range(max(1, min(samples, int(SEARCH_WORK / (r * r * (self.n + r)))))):
-            values = np.linalg.eigvalsh(self.block(rng.choice(self.p, r, replace=False)))
+            drawn = rng.choice(others, r - always.size, replace=False)
+            values = np.linalg.eigvalsh(self.block(np.concatenate([always, drawn])))
             low, high = min(low, (float(values[0]), low[1])), max(high, (float(values[-1]), high[1]))
-        order = np.argsort(self.diagonal, kind="stable")
-        more = [int(j) for j in rng.choice(self.p, min(2, self.p), replace=False)]
-        for start in [int(order[0]), *more]:
-            low = min(low, (self._grow(r, start, -1.0), "greedy supports"))
-        for start in [int(order[-1]), *more]:
-            high = max(high, (-self._grow(r, start, 1.0), "greedy supports"))
+        if always.size < r:
+            order = others[np.argsort(self.diagonal[others], kind="stable")]
+            more = [int(j) for j in rng.choice(others, min(2, others.size), replace=False)]
+            for start in [int(order[0]), *more]:
+                low = min(low, (self._grow(r, start, -1.0, always), "greedy supports"))
+            for start in [int(order[-1]), *more]:
+                high = max(high, (-self._grow(r, start, 1.0, always), "greedy supports"))
         return low, high
 
-    def _grow(self, r: int, start: int, sign: float) -> float:
+    def _grow(self, r: int, start: int, sign: float, always: NDArray[np.intp]) -> float:
         """−sign times the best eigenvalue found: columns join by what they promise, then the least useful one is
         exchanged while that helps."""
-        S = np.array([start])
+        S = np.append(always, start)
         value, promise, vector = self._promise(S, sign)
         while r > S.size:
             new = min(r - S.size, max(1, S.size // 8))
             S = np.append(S, np.argsort(-promise, kind="stable")[:new])
             value, promise, vector = self._promise(S, sign)
         for _ in range(min(2 * r, 100) if self.p > r else 0):
-            T = np.append(np.delete(S, np.argmin(np.abs(vector))), np.argmax(promise))
+            least = always.size + int(np.argmin(np.abs(vector[always.size :])))
+            T = np.append(np.delete(S, least), np.argmax(promise))
             other, promise, vector = self._promise(T, sign)
             if other >= value:
                 break
@@ -239,12 +250,20 @@ class Spectrum:
 
     # --- both ----------------------------------------------------------------------------------------------------
     def brackets(
-        self, r: int, *, exact: bool | None = None, samples: int = 200, random_state: Any = 0
+        self,
+        r: int,
+        *,
+        exact: bool | None = None,
+        samples: int = 200,
+        random_state: Any = 0,
+        always: ArrayLike = (),
     ) -> tuple[Bracket, Bracket]:
-        """Brackets of the smallest and of the largest r-sparse eigenvalue."""
+        """Brackets of the smallest and of the largest r-sparse eigenvalue; `always` are columns of every support."""
+        kept = np.asarray(always, dtype=np.intp)
         r = check_count(r, "r", high=self.p, high_text="the number of columns")
         samples = check_count(samples, "samples")
-        digits = (math.lgamma(self.p + 1) - math.lgamma(r + 1) - math.lgamma(self.p - r + 1)) / math.log(10)
+        free, chosen = self.p - kept.size, r - kept.size
+        digits = (math.lgamma(free + 1) - math.lgamma(chosen + 1) - math.lgamma(self.p - r + 1)) / math.log(10)
         if exact and digits > math.log10(MOST_SUPPORTS):
             raise ValueError(
                 f"exact=True would go through about 10^{digits:.0f} supports of {r} columns, at most "
@@ -252,9 +271,9 @@ class Spectrum:
             )
         few = digits < math.log10(FEW_SUPPORTS) and digits + 3 * math.log10(r) < math.log10(ENUMERATE_WORK)
         if exact or (exact is None and few):
-            low, high = self.enumerate(r)
+            low, high = self.enumerate(r, kept)
             return Bracket(low, low, "enumeration", "enumeration"), Bracket(high, high, "enumeration", "enumeration")
-        (found_low, low_from), (found_high, high_from) = self.search(r, samples, check_generator(random_state))
+        (found_low, low_from), (found_high, high_from) = self.search(r, samples, check_generator(random_state), kept)
         floor, floor_from = self.floor(r)
         ceiling, ceiling_from = self.ceiling(r)
         # rounding may put what was found a hair outside the bounds
