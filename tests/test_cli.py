@@ -150,7 +150,13 @@ def test_tables_are_the_same_from_every_format(diabetes, tmp_path):
         ("a.csv", b"x,x\n1,2\n", "'x' is there twice"),
         ("a.csv", b"x,y,z\n1,2\n", "3 names in its header, but rows of 2"),
         ("a.csv", b"x\n1\n", "at least two columns"),
-        ("a.csv", b"x,y\n", "cannot be read|rows of"),
+        ("a.csv", b"x,y\n1,2\nnan,3\n", "in row 1 .from 0., column 'x'"),
+        ("a.csv", b"x,y\n1,2\n3,inf\n", "in the target of row 1"),
+        ("a.csv", b"1,2\n3,4\n", "a header with the names"),
+        ("a.csv.gz", gzip.compress(b"x,y\n1,2\n" * 50)[:-20] + b"12345678901234567890", "cannot be read"),
+        ("a.svm", b"1 3000000000:1\n", "cannot be read as LIBSVM"),
+        ("a.svm", b"", "cannot be read as LIBSVM"),
+        ("a.csv", b"x,y\n", "no rows behind the header"),
         ("a.csv", b"", "cannot be read"),
         ("a.csv.gz", b"no gzip", "cannot be read"),
         ("a.npz", b"no zip", "cannot be read"),
@@ -159,11 +165,34 @@ def test_tables_are_the_same_from_every_format(diabetes, tmp_path):
         ("noend", b"", "DATA must end in one of .csv"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:loadtxt")
 def test_hostile_files_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_table(tmp_path / name)
+
+
+def test_npz_files_that_are_none(tmp_path):
+    np.save(tmp_path / "single.npy", np.ones((3, 2)))
+    (tmp_path / "single.npy").rename(tmp_path / "single.npz")
+    np.savez(tmp_path / "text.npz", A=np.array([["a"]]), y=np.ones(1))
+    np.savez(tmp_path / "whole.npz", A=np.ones((3, 2)), y=np.ones(3))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:-40])
+    for name, message in (("single", "single array"), ("text", "real numbers"), ("cut", "cannot be read")):
+        with pytest.raises(ValueError, match=message):
+            read_table(tmp_path / f"{name}.npz")
+
+
+def test_columns_of_any_size_and_constant_ones_are_planned_with(tmp_path):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((60, 6)) * np.array([1, 1e150, 1e-150, 1, 1, 0])
+    names = ['"a, in metres"', "b", "c", "d", "e", "f", "y"]
+    table = "\n".join([",".join(names), *(",".join(map(repr, row)) for row in np.column_stack([A, A[:, 0]]).tolist())])
+    (tmp_path / "t.csv").write_text(table)
+    assert read_table(tmp_path / "t.csv").names[0] == "a, in metres"
+    done = run("plan", tmp_path / "t.csv", "-K", 1)
+    assert done.stderr == ""
+    (tmp_path / "flat.csv").write_text("a,b,y\n" + "1,2,3\n" * 5)
+    assert "nothing to learn" in run("plan", tmp_path / "flat.csv", "-K", 1).stdout
 
 
 def test_help_and_version():

@@ -13,7 +13,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_validate", "_threads"},
+    {"_jit", "_json", "_validate", "_threads"},
     {"operators", "losses", "matrix", "result"},
     {"passes"},
     {"problem"},
@@ -22,7 +22,7 @@ LAYERS = [
     {"_style", "sources", "theory"},
     {"cli"},
 ]
-FREE = {"_validate": set(), "_jit": set(), "_threads": {"_jit"}, "theory": {"_style"}}  # inside a layer
+FREE = {"_validate": set(), "_json": set(), "_jit": set(), "_threads": {"_jit"}, "theory": {"_style"}}  # inside a layer
 EXTRA = {"cli": {"rich", "sklearn", "typer"}, "sources": {"sklearn"}}  # beside NumPy, SciPy and numba
 
 

@@ -600,3 +600,74 @@ def test_a_foreign_loss_is_trusted_with_its_bound_only():
     found = theory.curvature(unit_rows(50, 6), Dip(), 2, y=np.zeros(50), radius=2.0)
     assert found.alpha.upper == 0.0
     np.testing.assert_allclose(found.L, 4.0 * max(np.sort(a**2)[-2:].sum() for a in unit_rows(50, 6)))
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-10, 1e10, 1e100])
+def test_nothing_depends_on_the_unit_of_the_data(scale):
+    A = unit_rows(300, 60)
+    y = 3 * A[:, 4]
+    for l2 in (2.0, 5.0):
+        plain = theory.certificate(A, y, k=40, K=1, l2=l2)
+        scaled = theory.certificate(A * scale, y, k=40, K=1, l2=l2 * scale**2)
+        assert plain.verdict == scaled.verdict
+        assert scaled.beta == pytest.approx(plain.beta, rel=1e-9)
+    assert theory.recipe(scale**2, scale**2, 2).beta == pytest.approx(2 / 3)
+
+
+def test_data_without_curvature_are_an_answer_not_a_crash():
+    zero = theory.certificate(np.zeros((20, 5)), np.ones(20), k=2, K=1)
+    assert "nothing to learn" in zero.reason
+    assert theory.plan(np.zeros((20, 5)), np.ones(20), 1).certificate.verdict == "not certified"
+    flat = sparse.random_array((3100, 3100), density=0.001, rng=np.random.default_rng(1)).tocsr()
+    assert theory.curvature(flat, "logistic", 2).alpha.upper == 0.0
+    empty = theory.restricted_isometry(sparse.csr_array((3001, 3001)), 2)
+    assert empty.lower == pytest.approx(1.0)
+    A = np.random.default_rng(0).standard_normal((30, 5))
+    A[3] = 0
+    kept = theory.certificate(A, np.ones(30), k=2, K=1, loss="poisson", radius=1.0, always_keep=[0])
+    assert "kept columns are outside of it" in kept.reason
+    assert minimize(A, A[:, 0], 2, radius=1e-200).status is not None
+
+
+def test_brackets_with_an_intercept_and_on_wide_sparse_data():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 7))
+    landscape = theory.curvature.__globals__["Landscape"]
+    ones = np.column_stack([A, np.ones(40)])
+    G = ones.T @ ones / 40 + np.diag([0.3] * 7 + [0.0])
+    by_hand = min(np.linalg.eigvalsh(G[np.ix_([i, j, 7], [i, j, 7])])[0] for i in range(7) for j in range(i))
+    for given_as in (A, sparse.csr_array(A), A.astype(np.float32)):
+        found = landscape.create(given_as, np.zeros(40), intercept=True, l2=0.3).convexity(2)
+        assert found.lower == found.upper == pytest.approx(by_hand, rel=1e-5)
+    wide = sparse.random_array((500, 5000), density=0.01, rng=rng, data_sampler=rng.standard_normal).tocsr()
+    for intercept in (False, True):
+        bracket = landscape.create(wide, np.zeros(500), intercept=intercept, l2=0.1).convexity(30)
+        assert 0.0 <= bracket.lower <= bracket.upper <= 1.0
+
+
+def test_bad_matrices_are_named():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((30, 6))
+    with pytest.raises(ValueError, match="A must be finite"):
+        theory.restricted_isometry(aslinearoperator(A * np.nan), 2)
+    with pytest.raises(ValueError, match="rescale"):
+        theory.restricted_isometry(A * 1e200, 2, exact=False)
+    with pytest.raises(ValueError, match="exact must be True or False"):
+        theory.restricted_isometry(A, 2, exact="no")
+    with pytest.raises(ValueError, match="random_state must be"):
+        theory.restricted_isometry(A, 2, random_state="x")
+    with pytest.raises(ValueError, match="fit must have one number a column"):
+        theory.certificate(A, A[:, 0], minimize(A[:, :4], A[:, 0], 2), 1)
+    with pytest.raises(ValueError, match="must leave columns"):
+        theory.certificate(A, A[:, 0], k=1, K=1, always_keep=np.arange(6))
+    with pytest.raises(ValueError, match="differ in length"):
+        theory.restricted_isometry([[1.0, 2.0], [3.0]], 1)
+    with pytest.raises(ValueError, match="at most 2\\^53"):
+        theory.rip_order("iht", 2**62, 1)
+    assert theory.curvature([[1.0, 2.0], [3.0, 4.0]], "squared", 1).L == 16.0
+    wide = theory.restricted_isometry(A.astype(np.longdouble), 2)
+    assert wide.upper == pytest.approx(theory.restricted_isometry(A, 2).upper)
+    half = theory.restricted_isometry((A * 100).astype(np.float16), 1)
+    assert np.isfinite(half.upper)
+    assert theory.largest_k("iht", 2000, 4, 10**12) == theory.largest_k("iht", 2000, 4, 10**12 + 7)
+    assert theory.rip_threshold("cosamp", 5, 5, rate=1e-200) > 0

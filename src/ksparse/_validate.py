@@ -49,6 +49,7 @@ def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
                 f"{name} must be an integer{' or an array of them' * (array.ndim > 0)}, got {_shown(value)}"
             )
     refuse(array < low, lambda at: f"{name} must be at least {low}, got {array[at]}")
+    refuse(array > 2**53, lambda at: f"{name} must be at most 2^53, got {array[at]}")
     return array.astype(np.int64)
 
 

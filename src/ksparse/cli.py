@@ -156,9 +156,11 @@ def _scaled(A: Any) -> Any:
         from sklearn.preprocessing import StandardScaler
 
         return StandardScaler(with_mean=False).fit_transform(A)
-    centred = A - A.mean(axis=0)
+    largest = np.abs(A).max(axis=0, initial=0.0)
+    unit = A / np.where(largest > 0, largest, 1.0)  # first, so that no square overflows
+    centred = unit - unit.mean(axis=0)
     spread = centred.std(axis=0)
-    return centred / np.where(spread > 1e-12 * np.abs(A).max(axis=0, initial=1e-300), spread, np.inf)
+    return centred / np.where(spread > 1e-12, spread, np.inf)
 
 
 def _labels(y: Any, loss: Loss) -> Any:
@@ -208,16 +210,9 @@ def _show(renderable: Any) -> None:
 
 
 def _print_json(facts: dict[str, Any]) -> None:
-    """JSON has no infinity and no NaN: null."""
+    from ._json import jsonable
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(entry) for name, entry in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(entry) for entry in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    print(json.dumps(plain(facts), indent=2))
+    print(json.dumps(jsonable(facts), indent=2))
 
 
 if __name__ == "__main__":

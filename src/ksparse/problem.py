@@ -301,7 +301,7 @@ class Problem:
             if self.positive:
                 pull[(chosen == 0.0) & (pull > 0.0)] = 0.0  # held at zero
             square, outwards = float(np.sum(chosen * chosen)), float(np.sum(pull * chosen))
-            if square >= (self.radius * (1.0 - 1e-9)) ** 2 and outwards < 0.0:
+            if square > 0.0 and square >= (self.radius * (1.0 - 1e-9)) ** 2 and outwards < 0.0:
                 pull -= outwards / square * chosen  # held by the ball
             moving = g != 0.0
             promised = float(np.sum(g[moving] ** 2 / (2.0 * bend[moving])))

@@ -209,6 +209,8 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
     d = b.shape[-1]
     k = check_count(k, "k", high=d, high_text="the length of b")
     levels = np.arange(1, k + 1) if K is None else np.array([check_count(K, "K", high=k, high_text="k")])
+    if not (np.isfinite(b).all() and np.isfinite(x).all()):
+        raise ValueError("b and x must be finite, got NaN or infinity")
     b, x = np.broadcast_arrays(b, x)
     order = np.argsort(-np.abs(x), axis=-1, kind="stable")
     b, x = np.take_along_axis(b, order, -1), np.take_along_axis(x, order, -1)

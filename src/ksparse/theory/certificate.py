@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._json import jsonable
 from .._validate import check_count, check_vector
 from ..operators import hard_threshold, support
 from ..result import Result
@@ -90,7 +91,7 @@ class Certificate:
             plain[name] = getattr(self, name)._asdict()
         plain["conditions"] = [entry._asdict() for entry in self.conditions]
         plain["remedies"] = [entry.changes for entry in self.remedies]
-        return plain
+        return jsonable(plain)
 
     def _tail_text(self) -> str:
         if math.isnan(self.tail):
@@ -191,6 +192,8 @@ def certificate(
             raise ValueError("k must be given without a fit")
         k = max(1, support(np.where(np.isin(np.arange(problem.d), problem.kept), 0.0, x)).size)
     free = problem.d - problem.kept.size
+    if free == 0:
+        raise ValueError("always_keep must leave columns to choose from, got all of them")
     k = check_count(k, "k", high=free, high_text="the number of columns")
     m = 3 * problem.n if solver.m is None else solver.m
     step = solver.step if isinstance(solver.step, float | int) else None
@@ -249,7 +252,7 @@ def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict:
 def _coefficients(fit: Any, d: int) -> NDArray[np.float64] | None:
     if fit is None:
         return None
-    return fit.x if isinstance(fit, Result) else check_vector(fit, "fit", d, "column")
+    return check_vector(fit.x if isinstance(fit, Result) else fit, "fit", d, "column")
 
 
 def _at_reference(problem: Any, A: Any, x: NDArray[np.float64], k: int, K: int) -> tuple[float, float]:

@@ -92,12 +92,24 @@ class Case:
     def _conditions(
         self, k: int, K: int, nu: float, L: float, alpha: Bracket, step: float, output: str
     ) -> Iterator[Condition]:
+        if L == 0:
+            yield Condition("smoothness", False, "all rows are zero, or weigh nothing: there is nothing to learn")
+            return
         if not math.isfinite(L):
-            yield Condition("smoothness", False, "the curvature of this loss has no bound without a radius; give one")
+            yield Condition(
+                "smoothness",
+                False,
+                "the curvature of this loss has no bound without a radius"
+                + (
+                    ", and the intercept and kept columns are outside of it"
+                    if self.ground.n_kept
+                    else "; give one, not too large"
+                ),
+            )
             return
         yield Condition("smoothness", True, f"L at {_level('3k + K', 3 * k + K, self.d)} is {L:.4g}")
         yield Condition(
-            "convexity", True if alpha.lower > 0 else None if alpha.upper > 1e-12 * L else False,
+            "convexity", True if alpha.lower > 1e-12 * L else None if alpha.upper > 1e-12 * L else False,
             f"alpha at {_level('k + K', k + K, self.d)} is at least {alpha.lower:.4g} ({alpha.lower_from}) "
             f"and at most {alpha.upper:.4g} ({alpha.upper_from})",
         )  # fmt: skip
@@ -154,6 +166,8 @@ class Case:
     def _by_batch(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
         """The batch size that brings c below its limit, if the smoothness of F itself allows it."""
         nu, alpha = float(bounds.nu(k, K, self.d)), self.floor(k, K)
+        if goal * allowed_condition(nu) <= 1:
+            return
         r = min(3 * k + K, self.d)
         single, full = self.ground.smoothness(r), self.ground.full_ceiling(r)
         room = goal * allowed_condition(nu) * alpha - full
@@ -194,8 +208,11 @@ class Case:
         """Is c certainly below `share` of what ν(k) allows?"""
         if self.never(k):
             return False
+        limit = share * allowed_condition(float(bounds.nu(k, K, self.d)))
+        if limit <= 1:  # and c is never below
+            return False
         alpha = self.floor(k, K)
-        return alpha > 0 and self.smoothness(k, K) < share * allowed_condition(float(bounds.nu(k, K, self.d))) * alpha
+        return alpha > 0 and self.smoothness(k, K) < limit * alpha
 
     def _parameters(self, nu: float, L: float, alpha: float) -> dict[str, Any]:
         """A step, and the m that brings β halfway from its limit to 1 (or the present one, if that is more)."""

@@ -15,13 +15,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import check_count
+from .._validate import as_real, check_count
 from .spectrum import Bracket, Spectrum
 
 
@@ -113,6 +113,7 @@ class Landscape:
     kept: NDArray[np.int64]
     first: int
     l2: float
+    _known: dict[tuple[int, bool], float] = field(default_factory=dict)  # a pass over the rows for each r
 
     @classmethod
     def create(
@@ -123,6 +124,10 @@ class Landscape:
         from ..problem import Problem
 
         loss = losses.resolve(loss)
+        if not hasattr(A, "shape"):
+            A = as_real(A, "A")
+        if len(A.shape) != 2 or 0 in A.shape:
+            raise ValueError(f"A must be a matrix with at least one row and column, got shape {A.shape}")
         if y is None:
             if isinstance(loss, losses.Huber | losses.SquaredHinge):
                 raise ValueError(f"y must be given: the curvature of the {type(loss).__name__} loss depends on it")
@@ -182,10 +187,14 @@ class Landscape:
 
     def smoothness(self, r: int, *, printed: bool = False) -> float:
         """L_r of every f_i, exactly; ``printed=True`` bounds the whole gradient as the paper's definition does."""
-        top = self._top(min(r, self.d)) + self.kept_square + self.first
-        if printed:
-            top = np.sqrt(top * (self.square + self.first))
-        return float(np.max(self.most * top)) + self.l2
+        r = min(r, self.d)
+        if (r, printed) not in self._known:
+            top = self._top(r) + self.kept_square + self.first
+            if printed:
+                top = np.sqrt(top * (self.square + self.first))
+            flat = (top == 0) | (self.most == 0)
+            self._known[r, printed] = float(np.max(np.where(flat, 0.0, self.most) * np.where(flat, 0.0, top))) + self.l2
+        return self._known[r, printed]
 
     def convexity(self, r: int, *, exact: bool | None = None, random_state: Any = 0) -> Bracket:
         """α_r of F."""
@@ -242,12 +251,8 @@ class Landscape:
         return self._low if np.array_equal(self.least, self.most) else self._spectrum(self.most)
 
     def _spectrum(self, weight: NDArray[np.float64]) -> Spectrum:
-        ridge = np.full(self.d + self.first, self.l2)
-        A = self.A
-        if self.first:
-            A = _with_ones(A, self.n, self.d)
-            ridge[-1] = 0.0
-        return Spectrum.create(A, weight=weight, scale=1.0 / self.n, ridge=ridge)
+        ridge = np.append(np.full(self.d, self.l2), np.zeros(self.first))  # the intercept is not shrunk
+        return Spectrum.create(self.A, weight=weight, scale=1.0 / self.n, ridge=ridge, ones=self.first)
 
 
 def is_operator(A: Any) -> bool:
@@ -267,17 +272,3 @@ def row_blocks(A: Any) -> Iterator[NDArray[np.float64]]:
         if np.iscomplexobj(rows):
             raise ValueError("A must be real: the losses are for real predictions; restricted_isometry takes complex A")
         yield rows
-
-
-def _with_ones(A: Any, n: int, d: int) -> Any:
-    """A with a column of ones behind it, without a copy."""
-    from scipy.sparse.linalg import LinearOperator, aslinearoperator
-
-    inner = aslinearoperator(A if hasattr(A, "matmat") or hasattr(A, "nnz") else np.asarray(A))
-    return LinearOperator(
-        (n, d + 1), dtype=np.float64,
-        matvec=lambda v: inner.matvec(np.ravel(v)[:-1]) + np.ravel(v)[-1],
-        matmat=lambda V: inner.matmat(V[:-1]) + V[-1],
-        rmatvec=lambda u: np.append(inner.rmatvec(np.ravel(u)), np.sum(u)),
-        rmatmat=lambda U: np.vstack([inner.rmatmat(U), U.sum(axis=0)]),
-    )  # fmt: skip

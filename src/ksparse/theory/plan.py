@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._json import jsonable
 from .._validate import check_count, check_flag, check_number
 from . import bounds, rates
 from .certificate import Certificate, certificate
@@ -63,7 +64,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and lists, for JSON."""
-        return {**asdict(replace(self, certificate=None)), "certificate": self.certificate.to_dict()}  # type: ignore[arg-type]
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return jsonable({**plain, "certificate": self.certificate.to_dict()})
 
     def __str__(self) -> str:
         beta = self.certificate.beta

@@ -51,7 +51,7 @@ def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = F
     L, alpha = _curvatures(L, alpha)
     if printed:
         return (4.0 * L / (4.0 * L - alpha) + 0.0 * eta)[()]
-    return np.where(4.0 * eta * L < 1.0, 1.0 / (1.0 - 2.0 * eta * alpha + 4.0 * eta**2 * alpha * L), 1.0)[()]
+    return np.where(4.0 * eta * L < 1.0, 1.0 / (1.0 - 2.0 * eta * alpha + 4.0 * (eta * alpha) * (eta * L)), 1.0)[()]
 
 
 def rate(eta: ArrayLike, m: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
@@ -84,19 +84,19 @@ def _rate_parts(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) ->
     """β = first/m + second; inf where the denominators are not positive."""
     first = _denominator(eta, nu, L, alpha, printed)
     nu = nu if printed else np.maximum(nu, _boundary(eta, alpha))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ok = first > 0
-        return np.where(ok, 1.0 / first, np.inf), np.where(ok, 2.0 * nu * eta**2 * alpha * L / first, np.inf)
+        return np.where(ok, 1.0 / first, np.inf), np.where(ok, 2.0 * nu * (eta * alpha) * (eta * L) / first, np.inf)
 
 
 def _denominator(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) -> Array:
     """D with β = (1/m + 2νη²αL)/D: one formula for each side of ν = 1/(1 − ηα), equal on it."""
-    small = nu * eta * alpha * (1.0 - 2.0 * eta * L)
-    large = 2.0 * nu * eta * alpha - 2.0 * nu * eta**2 * alpha * L - nu + 1.0
+    a, b = eta * alpha, eta * L  # pure numbers: nothing overflows, whatever the unit of F
     edge = _boundary(eta, alpha)
-    if printed:
-        return np.where(nu > edge, large, small)
-    return np.where(nu > edge, large, edge * eta * alpha * (1.0 - 2.0 * eta * L))
+    with np.errstate(over="ignore", invalid="ignore"):
+        small = (nu if printed else np.where(np.isfinite(edge), edge, nu)) * a * (1.0 - 2.0 * b)
+        large = 2.0 * nu * a - 2.0 * nu * a * b - nu + 1.0
+    return np.where(nu > edge, large, small)
 
 
 def _boundary(eta: Array, alpha: Array) -> Array:
@@ -163,8 +163,8 @@ def Q(
         if not printed:
             nu = np.maximum(nu, _boundary(eta, alpha))
             more = np.maximum(nu * (1.0 - eta * alpha) - 1.0, 0.0) * m * 4.0 / alpha
-        slope = 16.0 * nu * eta**2 * L * m + (2.0 if printed else 4.0) / alpha + more
-        value = np.where(g > 0, slope * radius * g + 4.0 * nu * eta**2 * m * g**2, 0.0)
+        slope = 16.0 * nu * eta * (eta * L) * m + (2.0 if printed else 4.0) / alpha + more
+        value = np.where(g > 0, slope * radius * g + 4.0 * nu * m * (eta * g) ** 2, 0.0)
     return value.reshape(np.broadcast(eta, m, nu, L, alpha, g, radius).shape)[()]
 
 

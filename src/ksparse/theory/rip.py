@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import check_choice, check_count, check_counts, check_number, check_numbers, refuse
+from .._validate import check_choice, check_count, check_counts, check_flag, check_number, check_numbers, refuse
 from .bounds import check_levels
 from .bounds import nu as tight_nu
 from .spectrum import Bracket, Spectrum
@@ -64,7 +64,7 @@ def rip_threshold(
         return (rate / np.sqrt(2.0 * nu))[()]
     # rate² (1 − t) = 2t (1 + (ν−1) t) for t = δ², solved in the form that survives ν = 1
     square = rate**2
-    return np.sqrt(2.0 * square / (2.0 + square + np.sqrt((2.0 + square) ** 2 + 8.0 * (nu - 1.0) * square)))[()]
+    return (rate * np.sqrt(2.0 / (2.0 + square + np.sqrt((2.0 + square) ** 2 + 8.0 * (nu - 1.0) * square))))[()]
 
 
 def rip_rate(
@@ -152,7 +152,8 @@ def largest_k(
 ) -> int:
     """The largest k for which `measurements` asks for at most n; 0 if not even k = K is affordable.
 
-    A larger k relaxes the threshold but raises the order of the constant: for a given n there is a limit.
+    A larger k relaxes the threshold but raises the order of the constant: for a given n there is a limit.  Only k whose
+    order is at most d/e count, where r·log(d/r) still grows.
 
     Examples
     --------
@@ -161,9 +162,15 @@ def largest_k(
     """
     n = check_count(n, "n")
     d = check_count(d, "d")
-    k = np.arange(check_count(K, "K", high=d, high_text="d"), d + 1)
-    enough = measurements(algorithm, k, K, d, bound, rate, constant) <= n
-    return int(k[enough].max(initial=0))
+    low = check_count(K, "K", high=d, high_text="d") - 1
+    high = max(low + 1, int((d / np.e - K) // (2 if algorithm == "iht" else 3)))
+    while low < high:  # the need grows with k
+        k = (low + high + 1) // 2
+        if measurements(algorithm, k, K, d, bound, rate, constant) <= n:
+            low = k
+        else:
+            high = k - 1
+    return low if low >= K else 0
 
 
 class Isometry(NamedTuple):
@@ -206,6 +213,8 @@ def restricted_isometry(A: Any, r: int, *, exact: bool | None = None, samples: i
     >>> round(restricted_isometry(A, 3).upper, 12)  # orthonormal columns
     0.0
     """
+    if exact is not None:
+        exact = check_flag(exact, "exact")
     spectrum = Spectrum.create(A)
     low, high = spectrum.brackets(r, exact=exact, samples=samples, random_state=random_state)
     (lower, lower_from), (upper, upper_from) = (

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._validate import as_real, check_count, check_generator
 
 WHOLE = 3000  # a matrix up to this size has all its eigenvalues computed
-GERSHGORIN_WORK = 4e11  # multiplications up to which all pairs of columns are compared: some ten seconds
+GERSHGORIN_WORK = 1e11  # multiplications up to which all pairs of columns are compared: some ten seconds
+SORTING = 500  # to sort the pairs takes as long as so many rows
 ENUMERATE_WORK = 2e9  # supports times r³, unasked
 FEW_SUPPORTS, MOST_SUPPORTS = 20_000, 2_000_000  # enumerated unasked, and if asked to
 SEARCH_WORK = 1e10
@@ -48,11 +49,12 @@ class Spectrum:
     A: Any
     n: int
     p: int
+    ones: int  # 1 if a column of ones stands behind those of A
     weight: NDArray[np.float64]  # of the rows, times the scale
     ridge: NDArray[np.float64]
 
     @classmethod
-    def create(cls, A: Any, *, weight: Any = None, scale: float = 1.0, ridge: Any = 0.0) -> Spectrum:
+    def create(cls, A: Any, *, weight: Any = None, scale: float = 1.0, ridge: Any = 0.0, ones: int = 0) -> Spectrum:
         """Take an array, a sparse matrix or anything with `shape`, `matmat` and `rmatmat`."""
         if hasattr(A, "tocsc") and hasattr(A, "nnz"):
             A = A.tocsc()
@@ -60,31 +62,48 @@ class Spectrum:
         elif hasattr(A, "matmat") and hasattr(A, "rmatmat"):
             values = np.zeros(0)
         else:
-            A = values = np.asarray(A) if np.iscomplexobj(A) else as_real(A, "A")
+            A = values = np.asarray(A) if isinstance(A, np.ndarray) and A.dtype.kind == "c" else as_real(A, "A")
         if len(A.shape) != 2 or 0 in A.shape:
             raise ValueError(f"A must be a matrix with at least one row and column, got shape {A.shape}")
-        if not np.isfinite(values).all():
-            raise ValueError("A must be finite, got NaN or infinity; remove or impute them first")
-        n, p = A.shape
+        _refuse_infinite(values)
+        if values.dtype in (np.longdouble, np.clongdouble):
+            A = A.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+        n, d = A.shape
         row = np.full(n, scale) if weight is None else scale * np.asarray(weight, dtype=np.float64)
-        return cls(A, n, p, row, np.broadcast_to(np.asarray(ridge, dtype=np.float64), p))
+        return cls(A, n, d + ones, ones, row, np.broadcast_to(np.asarray(ridge, dtype=np.float64), d + ones))
 
     # --- G, a few columns at a time ------------------------------------------------------------------------------
+    @property
+    def _sparse(self) -> bool:
+        return hasattr(self.A, "nnz")
+
+    @property
+    def _operator(self) -> bool:
+        return hasattr(self.A, "matmat") and not self._sparse
+
     def columns(self, which: NDArray[np.intp]) -> NDArray[Any]:
         """Columns of A as a dense array."""
-        if hasattr(self.A, "matmat") and not hasattr(self.A, "nnz"):
-            unit = np.zeros((self.p, which.size))
-            unit[which, np.arange(which.size)] = 1.0
-            return np.asarray(self.A.matmat(unit))
-        part = self.A[:, which]
-        return np.asarray(part.toarray() if hasattr(part, "toarray") else part).astype(np.result_type(part.dtype, 0.0))
+        d = self.p - self.ones
+        own = which[which < d]
+        if self._operator:
+            unit = np.zeros((d, own.size))
+            unit[own, np.arange(own.size)] = 1.0
+            part = np.asarray(self.A.matmat(unit))
+            _refuse_infinite(part)
+        else:
+            part = self.A[:, own]
+            part = part.toarray() if self._sparse else np.asarray(part)
+        if own.size == which.size:
+            return part.astype(np.result_type(part.dtype, np.float64), copy=False)
+        out = np.ones((self.n, which.size), dtype=np.result_type(part.dtype, np.float64))
+        out[:, which < d] = part
+        return out
 
     def rows_times(self, Y: NDArray[Any]) -> NDArray[Any]:
         """AᴴWY."""
         Y = self.weight[:, np.newaxis] * Y
-        if hasattr(self.A, "rmatmat") and not hasattr(self.A, "nnz"):
-            return np.asarray(self.A.rmatmat(Y))
-        return np.asarray(self.A.conj().T @ Y)
+        out = np.asarray(self.A.rmatmat(Y) if self._operator else self.A.conj().T @ Y)
+        return np.vstack([out, Y.sum(axis=0)]) if self.ones else out
 
     @functools.cached_property
     def _gram(self) -> NDArray[Any] | None:
@@ -101,6 +120,9 @@ class Spectrum:
         """G[which, which]."""
         if self._gram is not None:
             inner = self._gram[np.ix_(which, which)]
+        elif self._sparse and not self.ones:
+            part = self.A[:, which]
+            inner = np.asarray((part.conj().T @ part.multiply(self.weight[:, np.newaxis]).tocsc()).toarray())
         else:
             C = self.columns(which)
             inner = C.conj().T @ (self.weight[:, np.newaxis] * C)
@@ -112,8 +134,12 @@ class Spectrum:
 
     @functools.cached_property
     def diagonal(self) -> NDArray[np.float64]:
-        square = [np.einsum("ij,i->j", np.abs(self.columns(J)) ** 2, self.weight) for J in self._column_blocks()]
-        return np.concatenate(square) + self.ridge
+        with np.errstate(over="ignore"):
+            square = [np.einsum("ij,i->j", np.abs(self.columns(J)) ** 2, self.weight) for J in self._column_blocks()]
+        diagonal = np.concatenate(square) + self.ridge
+        if not (diagonal < 1e280).all():
+            raise ValueError("A must have columns whose squared norm is a float; rescale them")
+        return diagonal
 
     # --- bounds from outside -------------------------------------------------------------------------------------
     @functools.cached_property
@@ -139,6 +165,9 @@ class Spectrum:
     def _whole(self) -> tuple[float, float, str]:
         """Bounds on all eigenvalues of G, and their name."""
         least, most = float(self.ridge.min()), float(self.ridge.max())
+        data = float((self.diagonal - self.ridge).sum())
+        if data <= 0.0:
+            return least, most, "the data are zero"
         if min(self.n, self.p) <= WHOLE:
             G = self._gram
             if G is None or self.n < self.p:
@@ -147,24 +176,27 @@ class Spectrum:
             values = np.linalg.eigvalsh(G)
             bottom = float(values[0]) if self.p <= self.n else 0.0
             return max(bottom, 0.0) + least, max(float(values[-1]), 0.0) + most, "the whole spectrum"
-        from scipy.sparse.linalg import LinearOperator, eigsh
+        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-        gram = LinearOperator(
-            (self.p, self.p), dtype=np.result_type(getattr(self.A, "dtype", 0.0), 0.0),
-            matvec=lambda v: self.rows_times(self._times(np.ravel(v))[:, np.newaxis])[:, 0],
-        )  # fmt: skip
+        def times(v: NDArray[Any]) -> NDArray[Any]:
+            v = np.ravel(v)
+            z = np.asarray(self.A @ v[: self.p - self.ones]) + (v[-1] if self.ones else 0.0)
+            return self.rows_times(z[:, np.newaxis])[:, 0]
+
+        kind = np.result_type(getattr(self.A, "dtype", 0.0), 0.0)
+        gram = LinearOperator((self.p, self.p), dtype=kind, matvec=times)
         start = np.random.default_rng(0).standard_normal(self.p)
-        top = float(eigsh(gram, k=1, v0=start, tol=1e-8, return_eigenvectors=False)[0])
+        try:
+            top = float(eigsh(gram, k=1, v0=start, tol=1e-8, return_eigenvectors=False)[0])
+        except ArpackNoConvergence:
+            return least, data + most, "the trace"
         return least, top * (1.0 + 1e-6) + most, "Lanczos on the whole matrix"
-
-    def _times(self, v: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(self.A.matvec(v) if hasattr(self.A, "matvec") else self.A @ v)
 
     def floor(self, r: int) -> tuple[float, str]:
         """A number that no eigenvalue of an r × r block is below, and where it comes from."""
         bottom, top, name = self._whole
         options = [(bottom, name if bottom > self.ridge.min() else "a square is not negative")]
-        if self.n * float(self.p) ** 2 <= GERSHGORIN_WORK:
+        if max(self.n, SORTING) * float(self.p) ** 2 <= GERSHGORIN_WORK:
             options.append((float(self._discs[0][r - 1]), "Gershgorin"))
         value, name = max(options)
         return max(value - SLACK * top, float(self.ridge.min())), name
@@ -174,7 +206,7 @@ class Spectrum:
         _, top, name = self._whole
         trace = float(np.sort(self.diagonal)[-r:].sum() - (r - 1) * self.ridge.min())
         options = [(top, name), (trace, "the trace")]
-        if self.n * float(self.p) ** 2 <= GERSHGORIN_WORK:
+        if max(self.n, SORTING) * float(self.p) ** 2 <= GERSHGORIN_WORK:
             options.append((float(self._discs[1][r - 1]), "Gershgorin"))
         value, name = min(options)
         return value + SLACK * top, name
@@ -201,13 +233,15 @@ class Spectrum:
         self, r: int, samples: int, rng: np.random.Generator, always: NDArray[np.intp]
     ) -> tuple[tuple[float, str], tuple[float, str]]:
         """Supports with a small and with a large eigenvalue: the best of random ones and of greedy growth."""
-        low, high = (math.inf, "random supports"), (-math.inf, "random supports")
+        low, high = (float(self.diagonal.min()), "single columns"), (float(self.diagonal.max()), "single columns")
         others = self._others(always)
-        for _ in range(max(1, min(samples, int(SEARCH_WORK / (r * r * (self.n + r)))))):
+        rounds = int(SEARCH_WORK / (float(r) ** 3 + self._block_work(r)))
+        for _ in range(min(samples, rounds)):
             drawn = rng.choice(others, r - always.size, replace=False)
             values = np.linalg.eigvalsh(self.block(np.concatenate([always, drawn])))
-            low, high = min(low, (float(values[0]), low[1])), max(high, (float(values[-1]), high[1]))
-        if always.size < r:
+            low = min(low, (float(values[0]), "random supports"))
+            high = max(high, (float(values[-1]), "random supports"))
+        if always.size < r and rounds > 50:
             order = others[np.argsort(self.diagonal[others], kind="stable")]
             more = [int(j) for j in rng.choice(others, min(2, others.size), replace=False)]
             for start in [int(order[0]), *more]:
@@ -215,6 +249,12 @@ class Spectrum:
             for start in [int(order[-1]), *more]:
                 high = max(high, (-self._grow(r, start, 1.0, always), "greedy supports"))
         return low, high
+
+    def _block_work(self, r: int) -> float:
+        """Multiplications for a block of r columns."""
+        if self._gram is not None:
+            return 0.0
+        return self.A.nnz / self.p * float(r) ** 2 if self._sparse else self.n * float(r) ** 2
 
     def _grow(self, r: int, start: int, sign: float, always: NDArray[np.intp]) -> float:
         """−sign times the best eigenvalue found: columns join by what they promise, then the least useful one is
@@ -239,12 +279,15 @@ class Spectrum:
         values, vectors = np.linalg.eigh(self.block(S))
         at = -1 if sign > 0 else 0
         value, vector = float(values[at]), vectors[:, at]
-        if self._gram is None:
-            pull = self.rows_times((self.columns(S) @ vector)[:, np.newaxis])[:, 0]
-        else:
+        if self._gram is not None:
             pull = self._gram[:, S] @ vector
-        gap = self.diagonal - value  # second-order change of the eigenvalue when column j joins
-        promise = np.abs(pull) ** 2 / np.maximum(np.abs(gap), 1e-6 * max(1e-300, float(self.diagonal.max())))
+        else:
+            combined = self.A[:, S] @ vector if self._sparse and not self.ones else self.columns(S) @ vector
+            pull = self.rows_times(combined[:, np.newaxis])[:, 0]
+        largest = max(float(self.diagonal.max()), 1e-300)
+        # second-order change of the eigenvalue when column j joins, in units of the largest curvature
+        gap = np.abs(self.diagonal - value) / largest
+        promise = (np.abs(pull) / largest) ** 2 / np.maximum(gap, 1e-6)
         promise[S] = -1.0
         return -sign * value, promise, vector
 
@@ -260,6 +303,7 @@ class Spectrum:
     ) -> tuple[Bracket, Bracket]:
         """Brackets of the smallest and of the largest r-sparse eigenvalue; `always` are columns of every support."""
         kept = np.asarray(always, dtype=np.intp)
+        rng = check_generator(random_state)
         r = check_count(r, "r", high=self.p, high_text="the number of columns")
         samples = check_count(samples, "samples")
         free, chosen = self.p - kept.size, r - kept.size
@@ -273,7 +317,7 @@ class Spectrum:
         if exact or (exact is None and few):
             low, high = self.enumerate(r, kept)
             return Bracket(low, low, "enumeration", "enumeration"), Bracket(high, high, "enumeration", "enumeration")
-        (found_low, low_from), (found_high, high_from) = self.search(r, samples, check_generator(random_state), kept)
+        (found_low, low_from), (found_high, high_from) = self.search(r, samples, rng, kept)
         floor, floor_from = self.floor(r)
         ceiling, ceiling_from = self.ceiling(r)
         # rounding may put what was found a hair outside the bounds
@@ -281,3 +325,8 @@ class Spectrum:
             Bracket(floor, max(found_low, floor), floor_from, low_from),
             Bracket(min(found_high, ceiling), ceiling, high_from, ceiling_from),
         )
+
+
+def _refuse_infinite(values: NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError("A must be finite, got NaN or infinity; remove or impute them first")
