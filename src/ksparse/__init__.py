@@ -23,6 +23,7 @@ _HOME = {
     "PGD": "solvers",
     "IHT": "solvers",
     "StoIHT": "solvers",
+    "Exchange": "solvers",
 }
 _MODULES = ("losses", "theory")
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .solvers import HTSVRG as HTSVRG
     from .solvers import IHT as IHT
     from .solvers import PGD as PGD
+    from .solvers import Exchange as Exchange
     from .solvers import StoIHT as StoIHT
 
 

@@ -46,6 +46,11 @@ def curvature_bound(loss):
 class Squared(NamedTuple):
     """Half the squared residual, (z − y)²/2."""
 
+    @property
+    def quadratic(self) -> bool:
+        """Its curvature is the same everywhere."""
+        return True
+
 
 @value.rule(Squared)
 def _(loss, z, y):

@@ -10,7 +10,20 @@ from numpy.typing import NDArray
 from ._jit import kernel
 from ._threads import ordered_map
 from .losses import curvature, deriv, value, weighted_slope
-from .matrix import CSR, Rows, add_and_dot_rows, dot_rows, entries, gather, row_magnitudes, row_max, row_square, select
+from .matrix import (
+    CSR,
+    Rows,
+    add_and_dot_rows,
+    add_moments,
+    add_rows,
+    dot_rows,
+    entries,
+    gather,
+    row_magnitudes,
+    row_max,
+    row_square,
+    select,
+)  # fmt: skip
 from .matrix import shape as shape_of
 
 BLOCK = 1 << 13  # numbers a block of rows holds in a pass: predictions and sums then meet it in cache
@@ -161,3 +174,32 @@ def curvatures(loss, z, y):
     for i in range(y.size):
         out[i] = curvature(loss, z[i], y[i])
     return out
+
+
+@kernel
+def look_at_rows(loss, z, y, weight, slope, bend):
+    """w̃φ' and w̃φ'' of every row at its prediction, and the sum of w̃φ."""
+    total = 0.0
+    for i in range(y.size):
+        slope[i] = bend[i] = 0.0
+        if weight[i] > 0.0:
+            total += weight[i] * value(loss, z[i], y[i])
+            slope[i] = weight[i] * deriv(loss, z[i], y[i])
+            bend[i] = weight[i] * curvature(loss, z[i], y[i])
+    return total
+
+
+@kernel
+def moments(rows, low, high, slope, bend, g, a, q):
+    """`add_moments`; g alone, if a is empty."""
+    if a.size:
+        add_moments(rows, low, high, slope, bend, g, a, q)
+    else:
+        add_rows(rows, low, high, 1.0, slope, g)
+
+
+@kernel
+def take_columns(rows, which, column, slot_of, member, out):
+    """out[r, s] = the entry of row which[r] in column[s]."""
+    for r in range(which.size):
+        gather(rows, which[r], column, 0, slot_of, member, out[r])

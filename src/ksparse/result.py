@@ -58,6 +58,8 @@ class Record(NamedTuple):
     screened: float
     step: float
     change: float  # of the objective by the stage, even if it was then taken back
+    status: Status | None = None  # of a solver that knows by itself when it is done
+    swap_optimal: bool | None = None
 
 
 class Progress(NamedTuple):
@@ -93,6 +95,9 @@ class Result:
     n_stages : int
         Stages (epochs, iterations) done.
     history : History
+    swap_optimal : bool or None
+        Whether no exchange of a chosen column for another lowers the objective (for other losses than the squared one:
+        in a quadratic model of it); None if the solver does not look.
     """
 
     x: NDArray[np.float64]
@@ -102,6 +107,7 @@ class Result:
     status: Status
     n_stages: int
     history: History = field(repr=False)
+    swap_optimal: bool | None = None
 
     @property
     def converged(self) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 from .._validate import check_choice, check_count, check_flag, check_number
 
-COUNTS = ("m", "stages", "epochs", "iterations", "batch_size")
+COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set")
+OPTIONAL = ("m", "working_set")
 
 
 def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
@@ -16,9 +17,11 @@ def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
         name, value = field.name, getattr(solver, field.name)
         if name == "step":
             value = check_step(value, steps)
-        elif name in COUNTS and not (name == "m" and value is None):
+        elif name in COUNTS and not (name in OPTIONAL and value is None):
             value = check_count(value, name)
-        elif name == "tol":
+        elif name == "breaths":
+            value = check_count(value, name, low=0)
+        elif name in ("tol", "gain"):
             value = check_number(value, name)
         elif name == "stop_on_divergence":
             value = check_flag(value, name)

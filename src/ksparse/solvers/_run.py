@@ -132,7 +132,7 @@ def run(
     slots = problem.slots(k, x0, intercept0)
     best = Snapshot(slots)
     records: list[tuple[float, ...]] = []
-    status = None
+    status = swap_optimal = None
     gradients = 0
     rules = Stopping(solver.tol)
     try:
@@ -150,7 +150,8 @@ def run(
             if callback is not None and stage > 0:
                 status = _tell(callback, problem, slots, stage, record, gradients, clock)
             if status is None and stage > 0:
-                status = rules.judge(record, problem, slots, stage, solver)
+                status = record.status or rules.judge(record, problem, slots, stage, solver)
+                swap_optimal = record.swap_optimal
             if status is not None or stage >= solver.limit:
                 break
             clock.check()
@@ -165,7 +166,7 @@ def run(
     except KeyboardInterrupt:
         status = Status("interrupted", "Ctrl-C", "start again from x0=result to go on")
     if status in ("converged", "stage limit", "stopped"):
-        return _result(problem, slots, float(records[-1][0]), status, records)
+        return _result(problem, slots, float(records[-1][0]), status, records, swap_optimal)
     if status in ("time limit", "interrupted"):
         # The iterate under way may be better than the last snapshot; and Ctrl-C may have come in the middle of a copy.
         # So both are built anew from their coefficients, and their objectives computed.
@@ -252,12 +253,15 @@ def _tell(
 
 
 def _result(
-    problem: Problem, slots: Slots, objective: float, status: Status, records: list[tuple[float, ...]]
+    problem: Problem,
+    slots: Slots,
+    objective: float,
+    status: Status,
+    records: list[tuple[float, ...]],
+    swap_optimal: bool | None = None,
 ) -> Result:
-    x = problem.vector(slots)
-    return Result(
-        x, problem.constant(slots), support(x), objective, status, max(0, len(records) - 1), _history(records)
-    )
+    x, stages = problem.vector(slots), max(0, len(records) - 1)
+    return Result(x, problem.constant(slots), support(x), objective, status, stages, _history(records), swap_optimal)
 
 
 def _finite(value: float) -> float:

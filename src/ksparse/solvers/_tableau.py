@@ -1,0 +1,122 @@
+r"""A quadratic model of some columns, ready for exchanges.
+
+For :math:`\frac12 v^\top G v - b^\top v` and the columns S that are in, the tableau P holds the Schur complement of
+G_SS outside S, −G_SS⁻¹ inside, G_{·S}G_SS⁻¹ between; and u: the minimiser v on S, the residual b − G_{·S}v outside.
+Then what an exchange is worth is a number, exactly, and making one costs two pivots of O(M²).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._jit import SUMS, inner, kernel
+
+FLAT = 1e-7  # of a column's own curvature: what is left beside the others must be more, or it is their combination
+
+
+@inner(fastmath=SUMS)
+def pivot(P, u, row, j, enter):
+    """Let column j in, or out."""
+    size = u.size
+    for a in range(size):
+        row[a] = P[j, a]
+    d, uj = row[j], u[j]
+    sign = 1.0 if enter else -1.0
+    for a in range(size):
+        f = row[a] / d
+        if a != j and f != 0.0:
+            for b in range(size):
+                P[a, b] -= f * row[b]
+            u[a] -= f * uj
+    for a in range(size):
+        P[a, j] = P[j, a] = sign * row[a] / d
+    P[j, j] = -1.0 / d
+    u[j] = sign * uj / d
+
+
+@kernel
+def enter_all(P, u, row, which, inside, own):
+    """Let in the columns `which`, as far as they are no combination of those before."""
+    for j in which:
+        if P[j, j] > FLAT * own[j]:
+            pivot(P, u, row, j, True)
+            inside[j] = True
+
+
+@kernel
+def exchange(P, u, row, inside, fixed, own, least, most, made):
+    """Make the best exchange while it lowers the model by more than `least`, `most` times at most.
+
+    Writes (out, in) to `made`; returns how many, and by how much the model fell.
+    """
+    size = u.size
+    count, fallen = 0, 0.0
+    while count < most:
+        best, enter, leave = 2.0 * least, -1, -1
+        for i in range(size):
+            if inside[i] or P[i, i] <= FLAT * own[i]:
+                continue
+            for j in range(size):
+                if inside[j] and not fixed[j]:
+                    e = -1.0 / P[j, j]
+                    t = u[i] + P[i, j] * u[j] * e
+                    gain = t * t / (P[i, i] + P[i, j] * P[i, j] * e) - u[j] * u[j] * e
+                    if gain > best:
+                        best, enter, leave = gain, i, j
+        if enter < 0:
+            break
+        pivot(P, u, row, leave, False)
+        pivot(P, u, row, enter, True)
+        inside[leave], inside[enter] = False, True
+        made[count, 0], made[count, 1] = leave, enter
+        fallen += 0.5 * best
+        count += 1
+    return count, fallen
+
+
+@kernel
+def best_partners(P, u, inside, fixed, own, leave, gain):
+    """For every column outside: which one to exchange it for, and by how much the model would fall (or 0)."""
+    for i in range(u.size):
+        leave[i], gain[i] = -1, 0.0
+        if inside[i] or P[i, i] <= FLAT * own[i]:
+            continue
+        for j in range(u.size):
+            if inside[j] and not fixed[j]:
+                e = -1.0 / P[j, j]
+                t = u[i] + P[i, j] * u[j] * e
+                worth = 0.5 * (t * t / (P[i, i] + P[i, j] * P[i, j] * e) - u[j] * u[j] * e)
+                if worth > gain[i]:
+                    leave[i], gain[i] = j, worth
+
+
+@kernel
+def resize(P, u, row, inside, fixed, own, wanted):
+    """Let columns in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones.
+
+    Returns by how much the model fell.
+    """
+    size = u.size
+    count, fallen = 0, 0.0
+    for j in range(size):
+        if inside[j] and not fixed[j]:
+            count += 1
+    while count != wanted:
+        growing = count < wanted
+        best, chosen = (-1.0 if growing else np.inf), -1
+        for j in range(size):
+            if growing and not inside[j] and P[j, j] > FLAT * own[j]:
+                worth = u[j] * u[j] / P[j, j]
+                if worth > best:
+                    best, chosen = worth, j
+            if not growing and inside[j] and not fixed[j]:
+                worth = -u[j] * u[j] / P[j, j]
+                if worth < best:
+                    best, chosen = worth, j
+        if chosen < 0:
+            break
+        pivot(P, u, row, chosen, growing)
+        inside[chosen] = growing
+        count += 1 if growing else -1
+        fallen += 0.5 * best if growing else -0.5 * best
+    return fallen
