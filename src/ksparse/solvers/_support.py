@@ -114,7 +114,7 @@ class Ground:
     def empty_fit(self, steps: int = 20) -> Fit:
         """The intercept and the kept columns alone."""
         kept = self.problem.kept
-        return self.newton(kept, [np.zeros(kept.size)], self._first_constant(), steps)
+        return self.newton(kept, [(np.zeros(kept.size), self._first_constant())], steps)
 
     def _first_constant(self) -> float:
         """A constant to start from; Newton does the rest."""
@@ -126,13 +126,13 @@ class Ground:
     def newton(
         self,
         columns: NDArray[np.int64],
-        starts: list[Array],
-        constant: float,
+        starts: list[tuple[Array, float]],
         steps: int = 50,
         tol: float = 1e-10,
         hopeless: float = math.inf,
     ) -> Fit:
-        """Minimise F over some columns from the best of `starts`; give up where F will stay above `hopeless`."""
+        """Minimise F over some columns from the best of `starts` (coefficients and constant); give up where F will stay
+        above `hopeless`."""
         problem, block = self.problem, self.block(columns)
         n, l2 = problem.n, problem.l2
 
@@ -142,11 +142,11 @@ class Ground:
             return total / n + 0.5 * l2 * float(x @ x), slope, bend
 
         tried = []
-        for x in starts:
+        for x, constant in starts:
             z = block @ x + constant + problem.offset
-            tried.append((*look(x, z), x, z))
+            tried.append((*look(x, z), x, constant, z))
         finite = [point for point in tried if math.isfinite(point[0])] or tried[-1:]
-        objective, slope, bend, x, z = min(finite, key=lambda point: point[0])
+        objective, slope, bend, x, constant, z = min(finite, key=lambda point: point[0])
         share = DAMPING
         squares = NONE if self.quadratic else block * block
         for _ in range(steps):
@@ -159,12 +159,16 @@ class Ground:
             own = self.damping(columns)
             moved = None
             while moved is None:
-                damped = hessian + np.diag((1e-12 if self.quadratic else share) * own + l2)
+                # the intercept is damped too, and eliminated: of its curvature the part `free` is not damping
+                damping = 1e-12 if self.quadratic else share
+                stiff = weight + (0.0 if self.quadratic else share * self._steepest)
+                free = weight / stiff
+                damped = hessian + np.diag(damping * own + l2) + (weight * (1.0 - free)) * np.outer(centre, centre)
                 try:
-                    dx = -np.linalg.solve(damped, gradient - centre * pull)
+                    dx = -np.linalg.solve(damped, gradient - free * pull * centre)
                 except np.linalg.LinAlgError:
                     dx = np.full(x.size, np.nan)
-                shift = -pull / weight - float(centre @ dx) if problem.intercept else 0.0
+                shift = -pull / stiff - free * float(centre @ dx) if problem.intercept else 0.0
                 promise = -(float(gradient @ dx) + pull * shift)
                 if promise <= tol * abs(objective):  # at the bottom
                     break

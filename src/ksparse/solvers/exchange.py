@@ -18,7 +18,7 @@ from ._run import Clock, copy_slots
 from ._support import Array, Fit, Ground
 from ._tableau import FLAT, best_partners, enter_all, exchange, resize
 
-GROWTH = (0.25, 0.5, 1.0, 2.0, 1.0)  # of k: the sizes that a first support goes through
+GROWTH = (0.25, 0.5, 1.0, 2.0, 1.4, 1.0)  # of k: the sizes that a first support goes through
 SINGLES = 4  # exchanges tried one by one before giving up
 
 
@@ -125,15 +125,16 @@ class Run:
         self.size = max(size, self.k) + self.kept
         self.told = 0  # passes that the records have counted
         self.swap_optimal = False
+        self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
 
     # --- the course of a run -------------------------------------------------------------------------------------
     def records(self) -> Iterator[Record]:
         start = self.problem.vector(self.slots)
-        fit = self.ground.empty_fit()
+        fit = self.empty
         first = fit
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
-            first = self.ground.newton(columns, [start[columns]], self.problem.constant(self.slots))
+            first = self.ground.newton(columns, [(start[columns], self.problem.constant(self.slots))])
             fit = first
         yield self._record(first, fit.objective)
         if not start.any():
@@ -150,7 +151,7 @@ class Run:
                 if better.objective < best.objective or number == 0:
                     yield self._record(better, best.objective)
                     best = better
-        best = self.ground.newton(best.columns, [best.x], best.constant)
+        best = self.ground.newton(best.columns, [(best.x, best.constant)])
         where = "" if self.ground.quadratic else " in the quadratic model"
         which = (
             f"of two columns lowers the objective{where}"
@@ -203,15 +204,13 @@ class Run:
 
     def _first_better(self, fit: Fit, model: Model, tries: list[NDArray[np.int64]]) -> tuple[Fit | None, int]:
         """The first of some sets of exchanges that lowers F, and how many it holds."""
-        x = np.zeros(self.problem.d)
-        x[fit.columns] = fit.x
         for made in tries:
             inside = model.inside.copy()
             for leave, enter in made:
                 inside[leave], inside[enter] = False, True
             columns = self._with_kept(model.columns[inside])
-            starts = [self._coefficients(model, model.minimiser(inside), columns), x[columns]]
-            trial = self.ground.newton(columns, starts, fit.constant, 6, 1e-6, fit.objective)
+            starts = self._starts(fit, model, model.minimiser(inside), columns)
+            trial = self.ground.newton(columns, starts, 6, 1e-6, fit.objective)
             if fit.objective - trial.objective > 1e-7 * abs(fit.objective):
                 return trial, len(made)
         return None, 0
@@ -224,11 +223,20 @@ class Run:
         made = np.zeros((size, 2), np.int64)
         exchange(*model.tableau, self.solver.gain * abs(fit.objective), size, made)
         columns = self._with_kept(model.columns[model.inside])
-        old = np.zeros(self.problem.d)
-        old[fit.columns] = fit.x
-        return self.ground.newton(
-            columns, [self._coefficients(model, model.u, columns), old[columns]], fit.constant, 5, 1e-3
-        )
+        return self.ground.newton(columns, self._starts(fit, model, model.u, columns), 12, 1e-2)
+
+    def _starts(self, fit: Fit, model: Model, v: Array, columns: NDArray[np.int64]) -> list[tuple[Array, float]]:
+        """Where a refit may start: at the model's minimiser v; at the coefficients of the last fit, as they are or
+        smaller, for without those that balanced them they may be far too large; and at nothing."""
+        x, full = np.zeros(self.problem.d), np.zeros(self.problem.d)
+        x[fit.columns], full[model.columns] = fit.x, v
+        starts = [(full[columns], fit.constant), (x[columns], fit.constant)]
+        if not self.ground.quadratic:
+            starts += [(share * x[columns], share * fit.constant) for share in (0.3, 0.1)]
+            nothing = np.zeros(columns.size)
+            nothing[: self.kept] = self.empty.x
+            starts.append((nothing, self.empty.constant))
+        return starts
 
     # --- the model -----------------------------------------------------------------------------------------------
     def model(self, fit: Fit, size: int, exact: bool) -> Model:
@@ -303,12 +311,6 @@ class Run:
     def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:
         kept = self.problem.kept
         return np.concatenate([kept, np.setdiff1d(columns, kept)]).astype(np.int64)
-
-    def _coefficients(self, model: Model, v: Array, columns: NDArray[np.int64]) -> Array:
-        """Coefficients on the working set, on some of its columns."""
-        full = np.zeros(self.problem.d)
-        full[model.columns] = v
-        return full[columns]
 
     def _record(self, fit: Fit, before: float) -> Record:
         x = np.zeros(self.problem.d)
