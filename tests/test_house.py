@@ -20,10 +20,15 @@ LAYERS = [
     {"solvers"},
     {"_minimize"},
     {"_style", "sources", "theory"},
+    {"estimators"},
     {"cli"},
 ]
 FREE = {"_validate": set(), "_json": set(), "_jit": set(), "_threads": {"_jit"}, "theory": {"_style"}}  # inside a layer
-EXTRA = {"cli": {"rich", "sklearn", "typer"}, "sources": {"sklearn"}}  # beside NumPy, SciPy and numba
+EXTRA = {
+    "cli": {"rich", "typer"},
+    "sources": {"sklearn"},
+    "estimators": {"joblib", "rich", "sklearn"},
+}  # beside NumPy, SciPy and numba
 
 
 def imports(path):

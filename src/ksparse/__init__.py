@@ -24,6 +24,13 @@ _HOME = {
     "IHT": "solvers",
     "StoIHT": "solvers",
     "Exchange": "solvers",
+    "KSparseClassifier": "estimators",
+    "KSparseRegressor": "estimators",
+    "KSparseSelector": "estimators",
+    "KSparseClassifierCV": "estimators",
+    "KSparseRegressorCV": "estimators",
+    "k_path": "estimators",
+    "load": "estimators",
 }
 _MODULES = ("losses", "theory")
 
@@ -33,6 +40,13 @@ if TYPE_CHECKING:
     from . import losses as losses
     from . import theory as theory
     from ._minimize import minimize as minimize
+    from .estimators import KSparseClassifier as KSparseClassifier
+    from .estimators import KSparseClassifierCV as KSparseClassifierCV
+    from .estimators import KSparseRegressor as KSparseRegressor
+    from .estimators import KSparseRegressorCV as KSparseRegressorCV
+    from .estimators import KSparseSelector as KSparseSelector
+    from .estimators import k_path as k_path
+    from .estimators import load as load
     from .operators import hard_threshold as hard_threshold
     from .operators import project_ball as project_ball
     from .operators import support as support

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000",
 )  # fmt: skip
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW)
 
 
 class Line(NamedTuple):

@@ -135,7 +135,11 @@ def plan(
         from .sources import read_table
 
         table = read_table(data, target)
-        A, y = _scaled(table.A) if standardize else table.A, _labels(table.y, loss)
+        A, y = table.A, _labels(table.y, loss)
+        if standardize:
+            from .estimators._scaling import Scaling
+
+            A = Scaling(A, None, True).apply(A)
         with _progress(as_json) as callback:
             chosen = theory.plan(
                 A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,
@@ -146,21 +150,6 @@ def plan(
     else:
         print(f"{data.name}: {y.size} rows, {len(table.names)} columns{', standardized' * standardize}")
         print(str(chosen))
-
-
-def _scaled(A: Any) -> Any:
-    """Columns of variance one, centred if dense; a constant column becomes zero (dense) or stays as it is (sparse)."""
-    import numpy as np
-
-    if hasattr(A, "tocsr"):
-        from sklearn.preprocessing import StandardScaler
-
-        return StandardScaler(with_mean=False).fit_transform(A)
-    largest = np.abs(A).max(axis=0, initial=0.0)
-    unit = A / np.where(largest > 0, largest, 1.0)  # first, so that no square overflows
-    centred = unit - unit.mean(axis=0)
-    spread = centred.std(axis=0)
-    return centred / np.where(spread > 1e-12, spread, np.inf)
 
 
 def _labels(y: Any, loss: Loss) -> Any:

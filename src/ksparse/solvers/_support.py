@@ -103,8 +103,8 @@ class Ground:
         return total
 
     def heavy_rows(self, bend: Array) -> NDArray[np.int64]:
-        """The rows that hold nearly all of the curvature."""
-        return np.flatnonzero(bend >= SHARE * bend.mean())
+        """The rows that hold nearly all of the curvature; a row of weight two is judged as two rows would be."""
+        return np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
 
     def damping(self, columns: NDArray[np.int64]) -> Array:
         """The most curvature each column can have: what Levenberg's damping is a share of."""
@@ -130,9 +130,11 @@ class Ground:
         steps: int = 50,
         tol: float = 1e-10,
         hopeless: float = math.inf,
+        polish: bool = False,
     ) -> Fit:
         """Minimise F over some columns from the best of `starts` (coefficients and constant); give up where F will stay
-        above `hopeless`."""
+        above `hopeless`.  To `polish` is to take all rows into the Hessian, and to go on where F no longer tells.
+        """
         problem, block = self.problem, self.block(columns)
         n, l2 = problem.n, problem.l2
 
@@ -147,13 +149,14 @@ class Ground:
             tried.append((*look(x, z), x, constant, z))
         finite = [point for point in tried if math.isfinite(point[0])] or tried[-1:]
         objective, slope, bend, x, constant, z = min(finite, key=lambda point: point[0])
-        share = DAMPING
+        least = 1e-3 * DAMPING if polish else DAMPING
+        share, blind = least, 0
         squares = NONE if self.quadratic else block * block
         for _ in range(steps):
             self.check()
             gradient = block.T @ slope / n + l2 * x
             pull = float(slope.mean()) if problem.intercept else 0.0
-            hessian, centre, weight = self._hessian(block, squares, bend)
+            hessian, centre, weight = self._hessian(block, squares, bend, polish)
             if weight <= 0.0:
                 break  # no row is curved here
             own = self.damping(columns)
@@ -176,6 +179,11 @@ class Ground:
                 trial = look(x + dx, new_z)
                 if trial[0] <= objective - 1e-3 * promise:
                     moved = trial
+                elif polish and promise <= 1e-12 * abs(objective):  # beneath the rounding of F
+                    blind += 1
+                    moved = trial if trial[0] <= objective * (1.0 + 1e-13) and blind <= 4 else None
+                    if moved is None:
+                        break
                 elif share >= MOST_DAMPING:
                     break
                 else:
@@ -184,15 +192,15 @@ class Ground:
                 break
             x, z, constant = x + dx, new_z, constant + shift
             objective, slope, bend = moved
-            share = max(0.1 * share, DAMPING)
+            share = max(0.1 * share, least)
             if self.quadratic or (share <= 10 * DAMPING and objective - 0.6 * promise > hopeless):
                 break
         return Fit(columns, x, constant, objective, slope, bend)
 
-    def _hessian(self, block: Array, squares: Array, bend: Array) -> tuple[Array, Array, float]:
+    def _hessian(self, block: Array, squares: Array, bend: Array, whole: bool) -> tuple[Array, Array, float]:
         """XᵀHX/n of the rows that matter, without the ridge; its centre, if there is an intercept; the mean of H."""
         n = self.problem.n
-        if self.quadratic:
+        if self.quadratic or whole:
             part, heavy = block, bend
         else:
             which = self.heavy_rows(bend)
@@ -203,9 +211,9 @@ class Ground:
             centre = heavy @ part / weight
             part = part - centre
         hessian = (part * heavy[:, np.newaxis]).T @ part / n
-        if not self.quadratic:  # what the light rows hold, at least on the diagonal
-            whole = bend @ squares / n
+        if not (self.quadratic or whole):  # what the light rows hold, at least on the diagonal
+            own = bend @ squares / n
             if self.problem.intercept:
-                whole -= (bend @ block / n) ** 2 / max(float(bend.mean()), 1e-300)
-            np.fill_diagonal(hessian, np.maximum(hessian.diagonal(), whole))
+                own -= (bend @ block / n) ** 2 / max(float(bend.mean()), 1e-300)
+            np.fill_diagonal(hessian, np.maximum(hessian.diagonal(), own))
         return hessian, centre, weight / n

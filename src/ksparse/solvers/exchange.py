@@ -151,7 +151,7 @@ class Run:
                 if better.objective < best.objective or number == 0:
                     yield self._record(better, best.objective)
                     best = better
-        best = self.ground.newton(best.columns, [(best.x, best.constant)])
+        best = self.ground.newton(best.columns, [(best.x, best.constant)], 50, 1e-22, polish=True)
         where = "" if self.ground.quadratic else " in the quadratic model"
         which = (
             f"of two columns lowers the objective{where}"

@@ -1,0 +1,122 @@
+"""Models as JSON: readable, and never code.  What is malformed is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._json import jsonable
+
+FORMAT, VERSION = "ksparse-model", 1
+PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")
+
+
+def save(model: Any, path: Any) -> None:
+    """Write a fitted model; the file is complete or not there."""
+    coef = np.atleast_2d(model.coef_)
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "class": type(model).__name__,
+        "parameters": {name: getattr(model, name) for name in PLAIN},
+        "n_features": int(coef.shape[1]),
+        "features": [str(name) for name in getattr(model, "feature_names_in_", [])] or None,
+        "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
+        "objective": float(model.objective_),
+        "outputs": [
+            {
+                "intercept": float(constant),
+                "columns": np.flatnonzero(weights).tolist(),
+                "coefficients": weights[np.flatnonzero(weights)].tolist(),
+                "worth": worth[np.flatnonzero(weights)].tolist(),
+            }
+            for weights, constant, worth in zip(
+                coef, np.atleast_1d(model.intercept_), np.atleast_2d(model.worth_), strict=True
+            )
+        ],
+    }
+    path = Path(path)
+    text = json.dumps(jsonable(content), indent=1)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Any) -> Any:
+    """Read a model that `save` wrote.
+
+    Raises ValueError, naming what is wrong, for anything else.
+    """
+    from . import classifier, regressor
+
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path.name} is not a model: {error}") from None
+    known = {c.__name__: c for c in (classifier.KSparseClassifier, regressor.KSparseRegressor)}
+    try:
+        _need(isinstance(content, dict) and content.get("format") == FORMAT, f"it is not of the format {FORMAT!r}")
+        _need(content.get("version") == VERSION, f"its version is {content.get('version')!r}, this reads {VERSION}")
+        _need(content.get("class") in known, f"its class {content.get('class')!r} is not one of {', '.join(known)}")
+        parameters = content.get("parameters")
+        _need(
+            isinstance(parameters, dict) and set(parameters) == set(PLAIN), f"its parameters must be {', '.join(PLAIN)}"
+        )
+        d, outputs = content.get("n_features"), content.get("outputs")
+        _need(type(d) is int and 0 < d < 2**31, f"n_features must be a positive integer, got {d!r}")
+        _need(isinstance(outputs, list) and len(outputs) > 0, "outputs must be a list of models")
+        names, classes = content.get("features"), content.get("classes")
+        _need(names is None or _texts(names, d), f"features must be {d} names")
+        _need(_is_number(content.get("objective")), "objective must be a number")
+        model = known[content["class"]](**parameters)
+        coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
+        for i, output in enumerate(outputs):
+            _fill(i, output, d, coef, worth, constants)
+        model._restore(coef, constants, worth, classes)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path.name} is not a model that can be read: {error}") from None
+    model.n_features_in_ = d
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.objective_ = float(content["objective"])
+    return model
+
+
+def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, constants: Any) -> None:
+    _need(isinstance(output, dict), f"output {i} must be an object")
+    columns, weights, useful = (output.get(name) for name in ("columns", "coefficients", "worth"))
+    lists = all(isinstance(part, list) for part in (columns, weights, useful))
+    _need(
+        lists and len(columns) == len(weights) == len(useful),
+        f"output {i} must have a coefficient and a worth a column",
+    )
+    ok = all(type(j) is int and 0 <= j < d for j in columns) and len(set(columns)) == len(columns)
+    _need(ok, f"the columns of output {i} must be different numbers below {d}")
+    numbers = all(_is_number(v) for v in [*weights, *useful, output.get("intercept")])
+    _need(numbers, f"output {i} must hold finite numbers")
+    coef[i, columns], worth[i, columns], constants[i] = weights, useful, output["intercept"]
+
+
+def _need(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(what)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _texts(names: Any, d: int) -> bool:
+    return isinstance(names, list) and len(names) == d and all(isinstance(name, str) for name in names)

@@ -1,0 +1,65 @@
+"""The chosen features as a table."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+CAUTION = (
+    "worth: by how much the objective would rise without the feature. No p-values: after a selection they would lie."
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Rows of (output, feature, coefficient, worth), the most useful feature first; prints as a table."""
+
+    title: str
+    rows: list[tuple[str, str, float, float]]
+    intercepts: dict[str, float]
+
+    @classmethod
+    def of(cls, model: Any) -> Summary:
+        coef, worth = np.atleast_2d(model.coef_), np.atleast_2d(model.worth_)
+        names = [str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(coef.shape[1])])]
+        outputs = model._output_names()
+        rows = []
+        for output, weights, useful in zip(outputs, coef, worth, strict=True):
+            chosen = np.flatnonzero(weights)
+            order = chosen[np.argsort(-useful[chosen], kind="stable")]
+            rows += [(output, names[j], float(weights[j]), float(useful[j])) for j in order]
+        constants = dict(zip(outputs, np.atleast_1d(model.intercept_).tolist(), strict=True))
+        features = f"{model.support_.size} of {coef.shape[1]} features"
+        title = f"{type(model).__name__}: {features}, objective {model.objective_:.6g}"
+        return cls(title, rows, constants)
+
+    def __str__(self) -> str:
+        several = len(self.intercepts) > 1
+        table = [("output",) * several + ("feature", "coefficient", "worth")]
+        table += [((output,) if several else ()) + (name, f"{w:.6g}", f"{u:.3g}") for output, name, w, u in self.rows]
+        table += [
+            ((output,) if several else ()) + ("(intercept)", f"{b:.6g}", "") for output, b in self.intercepts.items()
+        ]
+        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+        left = 1 + several
+        lines = [
+            "  ".join(
+                cell.ljust(w) if i < left else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in table
+        ]
+        return "\n".join([self.title, *lines, CAUTION])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><td>{html.escape(output)}</td><td>{html.escape(name)}</td><td>{w:.6g}</td><td>{u:.3g}</td></tr>"
+            for output, name, w, u in self.rows
+        )
+        head = "<tr><th>output</th><th>feature</th><th>coefficient</th><th>worth</th></tr>"
+        return f"<table><caption>{html.escape(self.title)}</caption>{head}{body}</table><p>{CAUTION}</p>"

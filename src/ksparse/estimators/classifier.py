@@ -1,0 +1,190 @@
+"""KSparseClassifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from ._base import KSparseEstimator
+
+
+def _has_probabilities(model: Any) -> bool:
+    if model.loss != "logistic":
+        raise AttributeError(f"probabilities are for loss='logistic', this model has {model.loss!r}")
+    return True
+
+
+class KSparseClassifier(ClassifierMixin, KSparseEstimator):
+    r"""Classification with at most k features; several classes one against the rest, k features each.
+
+    .. math:: \min_{w, b}\ \frac1n \sum_i \log(1 + \exp(-y_i (w\cdot x_i + b))) + \frac{λ}{2}\|w\|^2
+              \quad\text{s.t.}\quad \|w\|_0 \le k
+
+    on columns of variance one.
+
+    Parameters
+    ----------
+    k, fit_intercept, standardize, positive, always_keep, solver, warm_start, max_time, random_state, verbose, callback
+        As in `KSparseRegressor`.
+    loss : "logistic" or "squared_hinge"
+    l2 : float
+        λ: without a ridge separable classes have no solution, and weights run away; 0.0 for none.
+    class_weight : "balanced" or dict, optional
+        As in scikit-learn.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, d) or (classes, d)
+    intercept_ : array of shape (1,) or (classes,)
+    classes_ : array
+    support_ : array of int
+        The columns that any class uses.
+    worth_ : array of the shape of coef_
+    k_, n_iter_, objective_, history_, status_, swap_optimal_, n_features_in_, feature_names_in_
+        As in `KSparseRegressor`; with several classes the objective is their sum, and history_, status_ and
+        swap_optimal_ are lists.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from ksparse import KSparseClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = KSparseClassifier(k=3).fit(X, y)
+    >>> model.support_.size, round(model.score(X, y), 2)
+    (3, 0.97)
+    """
+
+    _losses = ("logistic", "squared_hinge")
+    coef_: NDArray[Any]
+    intercept_: NDArray[Any]
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        k: int | float = 10,
+        *,
+        loss: str = "logistic",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        l2: float = 1e-3,
+        positive: bool = False,
+        always_keep: ArrayLike | None = None,
+        class_weight: Any = None,
+        solver: Any = "auto",
+        warm_start: bool = False,
+        max_time: float | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callback: Any = None,
+    ) -> None:
+        super().__init__(
+            k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
+            always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
+            verbose=verbose, callback=callback,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Learn from rows X and labels y of any kind."""
+        self._loss_name()
+        X, y = self._check_rows(X, y)
+        check_classification_targets(y)
+        classes, index = np.unique(y, return_inverse=True)
+        if classes.size < 2:
+            raise ValueError(
+                f"y must hold at least two classes, got only {classes[0]!r}: one class is nothing to learn"
+            )
+        weight = self._class_weights(X, y, classes, index, sample_weight)
+        again = self.warm_start and hasattr(self, "classes_") and np.array_equal(self.classes_, classes)
+        starts = list(zip(self.coef_.astype(np.float64), self.intercept_, strict=True)) if again else None
+        self.classes_ = classes
+        positives = [1] if classes.size == 2 else range(classes.size)
+        fits = [
+            self._learn(X, np.where(index == c, 1.0, -1.0), weight, None, starts[i] if starts else None)
+            for i, c in enumerate(positives)
+        ]
+        results = [fit[0] for fit in fits]
+        self.coef_ = np.array([fit[1] for fit in fits]).astype(X.dtype)
+        self.intercept_ = np.array([fit[2] for fit in fits]).astype(X.dtype)
+        self.worth_ = np.array([fit[3] for fit in fits])
+        self.support_ = np.flatnonzero(self.coef_.any(axis=0))
+        self.n_iter_ = max(1, max(result.n_stages for result in results))
+        self.objective_ = sum(result.objective for result in results)
+        several = len(results) > 1
+        self.history_ = [result.history for result in results] if several else results[0].history
+        self.status_ = [result.status for result in results] if several else results[0].status
+        self.swap_optimal_ = [result.swap_optimal for result in results] if several else results[0].swap_optimal
+        return self
+
+    def _class_weights(self, X: Any, y: Any, classes: Any, index: Any, sample_weight: Any) -> Any:
+        weight = self._weights(X, sample_weight)
+        if self.class_weight is None:
+            return weight
+        by_class = compute_class_weight(self.class_weight, classes=classes, y=y)
+        return by_class[index] * (1.0 if weight is None else weight)
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Scores: (n,) for two classes, (n, classes) for more."""
+        return self._linear(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of every row."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probabilities of the classes, (n, classes); of more than two, each against the rest, scaled to one."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        each = expit(scores)
+        total = each.sum(axis=1, keepdims=True)
+        return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """Logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the chosen features."""
+        from sklearn.utils.validation import _check_feature_names_in
+
+        return _check_feature_names_in(self, input_features)[self.support_]
+
+    def to_sklearn(self) -> LogisticRegression:
+        """The same decisions from a plain LogisticRegression (two classes), for deployment without ksparse."""
+        if self.loss != "logistic" or len(self.classes_) > 2:
+            raise ValueError("to_sklearn is for loss='logistic' and two classes")
+        plain = LogisticRegression(fit_intercept=bool(self.fit_intercept))
+        plain.coef_, plain.intercept_, plain.classes_ = self.coef_.copy(), self.intercept_.copy(), self.classes_
+        plain.n_features_in_, plain.n_iter_ = self.n_features_in_, np.array([getattr(self, "n_iter_", 1)])
+        if hasattr(self, "feature_names_in_"):
+            plain.feature_names_in_ = self.feature_names_in_
+        return plain
+
+    def _output_names(self) -> list[str]:
+        return [str(c) for c in (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)]
+
+    def _targets(self, y: NDArray[Any]) -> list[NDArray[np.float64]]:
+        positives = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [np.where(y == c, 1.0, -1.0) for c in positives]
+
+    def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any) -> None:
+        self._loss_name()
+        plain = isinstance(classes, list) and all(isinstance(c, str | int | float) for c in classes)
+        if not plain or len(set(classes)) != len(classes) or len(coef) != (1 if len(classes) == 2 else len(classes)):
+            raise ValueError("classes must be different labels, one an output (two for a single output)")
+        self.classes_ = np.array(classes)
+        self.coef_, self.intercept_, self.worth_ = coef, constants, worth
+        self.support_ = np.flatnonzero(coef.any(axis=0))

@@ -1,0 +1,191 @@
+"""KSparseRegressorCV and KSparseClassifierCV: k by cross-validation, the simplest model within one standard error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from .classifier import KSparseClassifier, _has_probabilities
+from .path import LARGEST, k_path, mean_loss
+from .regressor import KSparseRegressor
+
+SHARED = (
+    "coef_", "intercept_", "support_", "worth_", "k_", "n_iter_", "objective_", "history_", "status_",
+    "swap_optimal_", "classes_",
+)  # fmt: skip
+
+
+class _KSparseCV(BaseEstimator):
+    """The part that regressors and classifiers share."""
+
+    def __init__(
+        self,
+        ks: ArrayLike | None = None,
+        *,
+        estimator: Any = None,
+        cv: Any = 5,
+        scoring: Any = None,
+        one_standard_error: bool = True,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.ks = ks
+        self.estimator = estimator
+        self.cv = cv
+        self.scoring = scoring
+        self.one_standard_error = one_standard_error
+        self.n_jobs = n_jobs
+
+    def _template(self) -> Any:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Choose k by cross-validation, then learn from all rows."""
+        template = self._template() if self.estimator is None else self.estimator
+        template._loss_name()
+        frame = X
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=not is_classifier(template),
+            ensure_min_samples=2,
+        )  # fmt: skip
+        if is_classifier(template):
+            check_classification_targets(y)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        d = X.shape[1]
+        ks = np.arange(1, min(LARGEST, d) + 1) if self.ks is None else np.unique(np.minimum(np.asarray(self.ks), d))
+        folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(X, y))
+        # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
+        work = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        scores = np.array(work(delayed(self._fold)(template, X, y, weight, train, test, ks) for train, test in folds))
+        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) / np.sqrt(len(folds))
+        best = int(np.argmax(mean))
+        good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
+        chosen = int(np.flatnonzero(good)[0])
+        self.ks_, self.scores_, self.mean_score_, self.standard_error_ = ks, scores, mean, spread
+        self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
+        extra = {} if weight is None else {"sample_weight": weight}
+        self.estimator_ = clone(template).set_params(k=int(ks[chosen])).fit(frame, y, **extra)
+        for name in SHARED:
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def _fold(self, template: Any, X: Any, y: Any, weight: Any, train: Any, test: Any, ks: Any) -> list[float]:
+        """The score of every k on the rows left out."""
+        mask = np.zeros(X.shape[0])
+        mask[train] = 1.0 if weight is None else weight[train]
+        if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
+            raise ValueError("every fold needs rows of every class to learn from; use fewer folds or stratify them")
+        path = k_path(X, y, ks, template, sample_weight=mask)
+        held = X[test]
+        if self.scoring is not None:
+            scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+            return [float(scorer(model, held, y[test])) for model in path.models]
+        share = None if weight is None else weight[test]
+        return [-mean_loss(model, held, y[test], share) for model in path.models]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What the chosen model predicts."""
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    def summary(self) -> Any:
+        """The table of the chosen model."""
+        check_is_fitted(self)
+        return self.estimator_.summary()
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the chosen features."""
+        check_is_fitted(self)
+        return self.estimator_.get_feature_names_out(input_features)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The score against k, with one standard error and the chosen k; needs the `report` extra."""
+        from .._style import BLACK, BLUE, new_axes
+
+        check_is_fitted(self)
+        ax = new_axes(ax)
+        ax.errorbar(self.ks_, self.mean_score_, self.standard_error_, color=BLUE, marker="o", capsize=2, linewidth=1.5)
+        ax.axvline(self.k_, color=BLACK, linewidth=1, linestyle=":")
+        what = "minus the held-out loss" if self.scoring is None else str(self.scoring)
+        ax.set(xlabel="k", ylabel=what, title=f"chosen: k = {self.k_} (best mean: {self.best_k_})")
+        return ax
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class KSparseRegressorCV(RegressorMixin, _KSparseCV):
+    """`KSparseRegressor` with k chosen by cross-validation.
+
+    Parameters
+    ----------
+    ks : array of int, optional
+        1, 2, ... up to 20 by default.
+    estimator : KSparseRegressor, optional
+        Whose other settings are used.
+    cv : int or splitter
+    scoring : str or scorer, optional
+        Minus the held-out loss by default.
+    one_standard_error : bool
+        Take the smallest k whose score is within one standard error of the best, not the best.
+    n_jobs : int, optional
+        Threads, one a fold.
+
+    Attributes
+    ----------
+    k_, best_k_ : int
+        The chosen k, and the one with the best mean score.
+    ks_, scores_, mean_score_, standard_error_ : arrays
+    estimator_ : KSparseRegressor
+        Fitted on all rows; coef_, intercept_, support_ and the like are its own.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ksparse import KSparseRegressorCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> KSparseRegressorCV().fit(X, y).k_
+    5
+    """
+
+    def _template(self) -> Any:
+        return KSparseRegressor()
+
+
+class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
+    """`KSparseClassifier` with k chosen by cross-validation; parameters as in `KSparseRegressorCV`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from ksparse import KSparseClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = KSparseClassifierCV([1, 2, 4, 8]).fit(X, y)
+    >>> model.k_ < 30 and model.score(X, y) > 0.95
+    True
+    """
+
+    def _template(self) -> Any:
+        return KSparseClassifier()
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """The scores of the chosen model."""
+        check_is_fitted(self)
+        return self.estimator_.decision_function(X)
+
+    @available_if(lambda model: _has_probabilities(model._template() if model.estimator is None else model.estimator))
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """The probabilities of the chosen model."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)

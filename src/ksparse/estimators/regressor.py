@@ -1,0 +1,164 @@
+"""KSparseRegressor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.linear_model import LinearRegression
+
+from ._base import KSparseEstimator
+
+
+class KSparseRegressor(RegressorMixin, KSparseEstimator):
+    r"""Regression with at most k features.
+
+    .. math:: \min_{w, b}\ \frac1n \sum_i φ(w\cdot x_i + b,\, y_i) + \frac{λ}{2}\|w\|^2
+              \quad\text{s.t.}\quad \|w\|_0 \le k
+
+    on columns of variance one.
+
+    Parameters
+    ----------
+    k : int or float
+        At most so many features; a share of the columns if between 0 and 1.  Clipped to the columns there are (`k_`).
+    loss : "squared", "huber" or "poisson"
+    fit_intercept : bool
+    standardize : bool
+        Learn on columns of variance one (the coefficients are those of the columns as they are).  Sparse rows stay
+        sparse; constant columns are never chosen.
+    l2 : float
+        λ, a small guard against columns that are nearly the same; 0.0 for none.
+    positive : bool
+        No negative coefficients.
+    always_keep : names or numbers of columns, or a mask, optional
+        In every model, beside the k.
+    solver : "auto", a name or a solver
+        "auto" is `Exchange`, or `PGD` with positive=True.
+    warm_start : bool
+        Start from the last fit.
+    max_time : float, optional
+        Seconds; the best model so far is kept, with a ConvergenceWarning.
+    random_state : None, int, Generator or RandomState
+        For stochastic solvers.
+    verbose : int
+        Show progress.
+    callback : function of a `Progress`, optional
+        A true answer stops the fit.
+
+    Attributes
+    ----------
+    coef_ : array of shape (d,)
+    intercept_ : float
+    support_ : array of int
+        The chosen columns.
+    worth_ : array of shape (d,)
+        By how much the objective would rise without each.
+    k_ : int
+    n_iter_ : int
+    objective_ : float
+        On the scaled columns.
+    history_, status_ : as in `Result`
+    swap_optimal_ : bool or None
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ksparse import KSparseRegressor
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = KSparseRegressor(k=3).fit(X, y)
+    >>> list(model.get_feature_names_out())
+    ['bmi', 'bp', 's5']
+    """
+
+    _losses = ("squared", "huber", "poisson")
+    coef_: NDArray[Any]
+    intercept_: float
+
+    def __init__(
+        self,
+        k: int | float = 10,
+        *,
+        loss: str = "squared",
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        l2: float = 1e-5,
+        positive: bool = False,
+        always_keep: ArrayLike | None = None,
+        solver: Any = "auto",
+        warm_start: bool = False,
+        max_time: float | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callback: Any = None,
+    ) -> None:
+        super().__init__(
+            k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
+            always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
+            verbose=verbose, callback=callback,
+        )  # fmt: skip
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
+        """Learn from rows X and targets y; `offset` is added to every prediction in the loss (for rates of counts)."""
+        loss = self._loss_name()
+        X, y = self._check_rows(X, y, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        if loss == "poisson" and (y < 0).any():
+            raise ValueError(f"y must not be negative for loss='poisson', got {y.min():g}")
+        weight = self._weights(X, sample_weight)
+        start = (
+            (self.coef_.astype(np.float64), float(self.intercept_))
+            if self.warm_start and hasattr(self, "coef_")
+            else None
+        )
+        result, w, b, worth = self._learn(X, y, weight, offset, start)
+        self.coef_ = w.astype(X.dtype)
+        self.intercept_ = float(b)
+        self.support_, self.worth_ = np.flatnonzero(self.coef_), worth
+        self.n_iter_, self.objective_ = max(1, result.n_stages), result.objective
+        self.history_, self.status_, self.swap_optimal_ = result.history, result.status, result.swap_optimal
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The expected target of every row."""
+        z = self._linear(X)
+        return np.exp(z) if self.loss == "poisson" else z
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the chosen features."""
+        from sklearn.utils.validation import _check_feature_names_in
+
+        return _check_feature_names_in(self, input_features)[self.support_]
+
+    def to_sklearn(self) -> LinearRegression:
+        """The same predictions from a plain LinearRegression, for deployment without ksparse."""
+        if self.loss == "poisson":
+            raise ValueError(
+                "to_sklearn is for loss='squared' and 'huber': scikit-learn's Poisson model has no such form"
+            )
+        plain = LinearRegression(fit_intercept=bool(self.fit_intercept))
+        plain.coef_, plain.intercept_, plain.n_features_in_ = self.coef_.copy(), self.intercept_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            plain.feature_names_in_ = self.feature_names_in_
+        return plain
+
+    def _output_names(self) -> list[str]:
+        return ["y"]
+
+    def _targets(self, y: NDArray[Any]) -> list[NDArray[np.float64]]:
+        return [y.astype(np.float64)]
+
+    def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any) -> None:
+        self._loss_name()
+        if len(coef) != 1 or classes is not None:
+            raise ValueError("a regressor has one output and no classes")
+        self.coef_, self.intercept_, self.worth_ = coef[0], float(constants[0]), worth[0]
+        self.support_ = np.flatnonzero(self.coef_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss == "poisson"
+        return tags

@@ -1,0 +1,67 @@
+"""KSparseSelector: the k features of a sparse model, as a step of a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .classifier import KSparseClassifier
+from .regressor import KSparseRegressor
+
+
+class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
+    """Keep the columns that a k-sparse model chooses.
+
+    Parameters
+    ----------
+    k : int or float
+        How many columns, or which share of them.
+    estimator : KSparseRegressor or KSparseClassifier, optional
+        Whose other settings are used; by default a classifier if the targets are text, booleans or at most twenty whole
+        numbers, a regressor otherwise.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ksparse import KSparseSelector
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> KSparseSelector(k=2).fit_transform(X, y).shape
+    (442, 2)
+    """
+
+    def __init__(self, k: int | float = 10, estimator: Any = None) -> None:
+        self.k = k
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
+        """Choose the columns."""
+        # the model checks the rows; here only names and numbers of columns are taken down
+        validate_data(self, X, skip_check_array=True)
+        model = self.estimator if self.estimator is not None else self._guess(y)
+        self.estimator_ = clone(model).set_params(k=self.k).fit(X, y, **fit_params)
+        self.n_features_in_ = self.estimator_.n_features_in_
+        return self
+
+    @staticmethod
+    def _guess(y: Any) -> Any:
+        y = np.asarray(y)
+        labels = y.dtype.kind in "bOUS"
+        few = y.dtype.kind in "iu" and np.unique(y).size <= 20
+        return KSparseClassifier() if labels or few else KSparseRegressor()
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.estimator_.support_] = True
+        return mask
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
