@@ -85,7 +85,7 @@ class KSparseEstimator(BaseEstimator):
         kept = np.atleast_1d(np.asarray(kept))
         if kept.dtype.kind in "UO" and kept.dtype != bool:
             names = list(getattr(self, "feature_names_in_", []))
-            missing = [name for name in kept if name not in names]
+            missing = [str(name) for name in kept if name not in names]
             if missing:
                 raise ValueError(f"always_keep names the column {missing[0]!r}, which X does not have")
             kept = np.array([names.index(name) for name in kept], dtype=np.int64)

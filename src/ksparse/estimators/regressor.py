@@ -9,7 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.linear_model import LinearRegression
 
+from .._validate import check_vector
 from ._base import KSparseEstimator
+
+
+def _robust_size(y: NDArray[np.float64]) -> tuple[float, float]:
+    """The median, and the spread around it that outliers do not move."""
+    centre = float(np.median(y))
+    size = 1.4826 * float(np.median(np.abs(y - centre)))
+    return centre, size if size > 0 else float(np.std(y)) or 1.0
 
 
 class KSparseRegressor(RegressorMixin, KSparseEstimator):
@@ -25,6 +33,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     k : int or float
         At most so many features; a share of the columns if between 0 and 1.  Clipped to the columns there are (`k_`).
     loss : "squared", "huber" or "poisson"
+        Huber's loss is linear beyond 1.35 of the targets' own spread (1.4826 times their median absolute deviation).
     fit_intercept : bool
     standardize : bool
         Learn on columns of variance one (the coefficients are those of the columns as they are).  Sparse rows stay
@@ -114,9 +123,15 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
             if self.warm_start and hasattr(self, "coef_")
             else None
         )
-        result, w, b, worth = self._learn(X, y, weight, offset, start)
-        self.coef_ = w.astype(X.dtype)
-        self.intercept_ = float(b)
+        centre, size = _robust_size(y) if loss == "huber" else (0.0, 1.0)
+        if start is not None:
+            start = (start[0] / size, (start[1] - centre) / size)
+        if not self.fit_intercept:
+            centre = 0.0
+        shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
+        result, w, b, worth = self._learn(X, (y - centre) / size, weight, shift, start)
+        self.coef_ = (size * w).astype(X.dtype)
+        self.intercept_ = float(size * b + centre)
         self.support_, self.worth_ = np.flatnonzero(self.coef_), worth
         self.n_iter_, self.objective_ = max(1, result.n_stages), result.objective
         self.history_, self.status_, self.swap_optimal_ = result.history, result.status, result.swap_optimal

@@ -22,6 +22,7 @@ from ..problem import Problem
 Array = NDArray[np.float64]
 NONE = np.empty(0)
 SHARE = 0.01  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
+FLAT = 1e-7  # of a mean square: a variance below it is none
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
 
 
@@ -49,10 +50,18 @@ class Ground:
         self._curvature: tuple[Array, Array] | None = None
 
     @functools.cached_property
-    def mean_square(self) -> Array:
-        """The mean of w̃a² of every column."""
-        ones = self.problem.weight
-        return self._sums(np.zeros(self.problem.n), ones)[2] / self.problem.n
+    def _spread(self) -> tuple[Array, NDArray[np.bool_]]:
+        """The variance of every column (its mean square, without an intercept), and which ones have none."""
+        n = self.problem.n
+        _, mean, square = self._sums(np.zeros(n), self.problem.weight)
+        spread = square / n - ((mean / n) ** 2 if self.problem.intercept else 0.0)
+        flat = spread <= FLAT * square / n
+        return np.where(flat, 0.0, spread), flat
+
+    @property
+    def flat(self) -> NDArray[np.bool_]:
+        """Columns that are constant (or zero): nothing beside the intercept."""
+        return self._spread[1]
 
     def block(self, columns: NDArray[np.int64], which: NDArray[np.int64] | None = None) -> Array:
         """Columns as a dense array, of all rows or of some."""
@@ -108,7 +117,7 @@ class Ground:
 
     def damping(self, columns: NDArray[np.int64]) -> Array:
         """The most curvature each column can have: what Levenberg's damping is a share of."""
-        return self._steepest * self.mean_square[columns]
+        return self._steepest * self._spread[0][columns]
 
     # --- Newton --------------------------------------------------------------------------------------------------
     def empty_fit(self, steps: int = 20) -> Fit:
@@ -157,8 +166,6 @@ class Ground:
             gradient = block.T @ slope / n + l2 * x
             pull = float(slope.mean()) if problem.intercept else 0.0
             hessian, centre, weight = self._hessian(block, squares, bend, polish)
-            if weight <= 0.0:
-                break  # no row is curved here
             own = self.damping(columns)
             moved = None
             while moved is None:

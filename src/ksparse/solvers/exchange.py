@@ -15,7 +15,7 @@ from ..problem import Problem, Slots
 from ..result import Record, Status
 from ._fields import check_fields
 from ._run import Clock, copy_slots
-from ._support import Array, Fit, Ground
+from ._support import DAMPING, Array, Fit, Ground
 from ._tableau import FLAT, best_partners, enter_all, exchange, resize
 
 GROWTH = (0.25, 0.5, 1.0, 2.0, 1.4, 1.0)  # of k: the sizes that a first support goes through
@@ -244,28 +244,30 @@ class Run:
         ground, problem = self.ground, self.problem
         g, a, q = ground.gradient(fit)
         total = float(fit.bend.mean())
-        own = q - (a * a / total if problem.intercept and total > 0 else 0.0)
-        own = np.maximum(own, 0.0) + problem.l2
-        level = FLAT * q + 1e-300  # a constant column is nothing beside the intercept
-        worth = np.where(own > level, g * g / np.maximum(own, level), -1.0)
-        if exact:
-            worth = self._exact_worth(fit, g, own, level)
+        own = np.maximum(q - (a * a / total if problem.intercept and total > 0 else 0.0), 0.0) + problem.l2
+        if not ground.quadratic:  # where no row is curved, a little is assumed
+            own += DAMPING * ground.damping(np.arange(problem.d))
+        usable = ~ground.flat & (own > 0.0)
+        if exact and fit.columns.size > self.kept:
+            worth = self._exact_worth(fit, g, own, usable)
+        else:
+            worth = np.where(usable, g * g / np.where(usable, own, 1.0), -1.0)
         worth[fit.columns] = np.inf
         size = min(size, problem.d)
         columns = np.argpartition(-worth, size - 1)[:size] if size < problem.d else np.arange(problem.d)
         columns = np.sort(columns)
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
-        G = self._gram(fit, columns, own[columns], q[columns])
+        G = self._gram(fit, columns, own[columns])
         b = G @ x[columns] - g[columns]
         inside = np.zeros(columns.size, dtype=bool)
         fixed = np.isin(columns, problem.kept)
-        row, own_here = np.empty(columns.size), np.where(own > level, own, np.inf)[columns]  # what is flat stays out
+        row, own_here = np.empty(columns.size), np.where(usable, own, np.inf)[columns]  # what is flat stays out
         P, u = G.copy(), b.copy()
         enter_all(P, u, row, np.flatnonzero(np.isin(columns, fit.columns)), inside, own_here)
         return Model(columns, P, u, row, inside, fixed, own_here, G, b)
 
-    def _gram(self, fit: Fit, columns: NDArray[np.int64], own: Array, q: Array) -> Array:
+    def _gram(self, fit: Fit, columns: NDArray[np.int64], own: Array) -> Array:
         ground, problem = self.ground, self.problem
         which = np.arange(problem.n) if ground.quadratic else ground.heavy_rows(fit.bend)
         part, heavy = ground.block(columns, which), fit.bend[which]
@@ -274,11 +276,11 @@ class Run:
         G = (part * heavy[:, np.newaxis]).T @ part / problem.n
         diagonal = np.maximum(G.diagonal() + problem.l2, own)
         if not ground.quadratic:
-            diagonal = diagonal + 1e-6 * ground.damping(columns)
+            diagonal = diagonal + DAMPING * ground.damping(columns)
         np.fill_diagonal(G, diagonal)
         return G
 
-    def _exact_worth(self, fit: Fit, g: Array, own: Array, level: Array) -> Array:
+    def _exact_worth(self, fit: Fit, g: Array, own: Array, usable: NDArray[np.bool_]) -> Array:
         """What the best exchange for each column is worth, all columns against all chosen ones."""
         ground, problem = self.ground, self.problem
         S = fit.columns
@@ -297,7 +299,7 @@ class Run:
         spread = inverse.diagonal()
         e = 1.0 / np.maximum(spread[free], 1e-14 * spread.max())
         cross, v = cross[:, free], v[free]
-        usable = rest > np.maximum(FLAT * own, level)
+        usable = usable & (rest > FLAT * own)
         rest = np.where(usable, rest, 1.0)[:, np.newaxis]
         gain = (u[:, np.newaxis] + cross * (v * e)) ** 2 / (rest + cross**2 * e) - v * v * e
         return np.where(usable, gain.max(axis=1), -1.0)
