@@ -26,6 +26,12 @@ FLAT = 1e-7  # of a mean square: a variance below it is none
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
 
 
+def weighted_gram(block: Array, weight: Array) -> Array:
+    """BᵀWB; of one array with itself, which BLAS does in half the time."""
+    scaled = block * np.sqrt(weight)[:, np.newaxis]
+    return scaled.T @ scaled
+
+
 @dataclass
 class Fit:
     """Columns (the kept ones first), coefficients, and what the rows say there."""
@@ -159,13 +165,14 @@ class Ground:
         finite = [point for point in tried if math.isfinite(point[0])] or tried[-1:]
         objective, slope, bend, x, constant, z = min(finite, key=lambda point: point[0])
         least = 1e-3 * DAMPING if polish else DAMPING
-        share, blind = least, 0
+        share, blind, fresh = least, 0, False
         squares = NONE if self.quadratic else block * block
         for _ in range(steps):
             self.check()
             gradient = block.T @ slope / n + l2 * x
             pull = float(slope.mean()) if problem.intercept else 0.0
-            hessian, centre, weight = self._hessian(block, squares, bend, polish)
+            if not fresh:
+                hessian, centre, weight = self._hessian(block, squares, bend, polish)
             own = self.damping(columns)
             moved = None
             while moved is None:
@@ -197,6 +204,8 @@ class Ground:
                     share *= 10.0
             if moved is None:
                 break
+            # where the quadratic foretold the step well, its Hessian serves another one
+            fresh = not fresh and not polish and abs((objective - moved[0]) / (0.5 * promise) - 1.0) < 0.3
             x, z, constant = x + dx, new_z, constant + shift
             objective, slope, bend = moved
             share = max(0.1 * share, least)
@@ -217,7 +226,7 @@ class Ground:
         if self.problem.intercept and weight > 0:
             centre = heavy @ part / weight
             part = part - centre
-        hessian = (part * heavy[:, np.newaxis]).T @ part / n
+        hessian = weighted_gram(part, heavy) / n
         if not (self.quadratic or whole):  # what the light rows hold, at least on the diagonal
             own = bend @ squares / n
             if self.problem.intercept:

@@ -15,7 +15,7 @@ from ..problem import Problem, Slots
 from ..result import Record, Status
 from ._fields import check_fields
 from ._run import Clock, copy_slots
-from ._support import DAMPING, Array, Fit, Ground
+from ._support import DAMPING, Array, Fit, Ground, weighted_gram
 from ._tableau import FLAT, best_partners, enter_all, exchange, resize
 
 GROWTH = (0.25, 0.5, 1.0, 2.0, 1.4, 1.0)  # of k: the sizes that a first support goes through
@@ -273,7 +273,7 @@ class Run:
         part, heavy = ground.block(columns, which), fit.bend[which]
         if problem.intercept and heavy.sum() > 0:
             part -= heavy @ part / heavy.sum()  # with their own means: the matrix stays positive
-        G = (part * heavy[:, np.newaxis]).T @ part / problem.n
+        G = weighted_gram(part, heavy) / problem.n
         diagonal = np.maximum(G.diagonal() + problem.l2, own)
         if not ground.quadratic:
             diagonal = diagonal + DAMPING * ground.damping(columns)
