@@ -18,7 +18,7 @@ from ._run import Clock, copy_slots
 from ._support import DAMPING, Array, Fit, Ground, weighted_gram
 from ._tableau import FLAT, best_partners, enter_all, exchange, resize
 
-GROWTH = (0.25, 0.5, 1.0, 2.0, 1.4, 1.0)  # of k: the sizes that a first support goes through
+GROWTH = (0.25, 0.5, 1.0)  # of k: the sizes that a first support goes through
 SINGLES = 4  # exchanges tried one by one before giving up
 
 
@@ -52,7 +52,7 @@ class Exchange:
     r"""Relaxed growth, a refit on the support, and exchanges of columns while the objective falls.
 
     One pass over the rows gives the gradient and the curvature of every column.  On the k chosen columns and the most
-    promising others (four times as many in all) F is modelled by :math:`\frac12 v^\top Gv - b^\top v`, in which the
+    promising others F is modelled by :math:`\frac12 v^\top Gv - b^\top v`, in which the
     worth of exchanging a column j for i is exact,
 
     .. math:: \frac{(u_i + P_{ij}u_j e_j)^2}{P_{ii} + P_{ij}^2 e_j} - u_j^2 e_j, \qquad e_j = 1/|P_{jj}|,
@@ -66,7 +66,7 @@ class Exchange:
     breaths : int
         How often to grow the support by half, shrink it again and keep what is better: the more, the better and slower.
     working_set : int, optional
-        Columns in the model; max(4k, k + 50) by default.
+        Columns in the model; by default 4k for the squared loss and 2.5k for others, but at least k + 50.
     gain : float
         The share of the objective that an exchange must promise.
     stages : int
@@ -88,7 +88,7 @@ class Exchange:
     (array([3, 7]), True)
     """
 
-    breaths: int = 2
+    breaths: int = 1
     working_set: int | None = None
     gain: float = 1e-6
     stages: int = 200
@@ -121,7 +121,8 @@ class Run:
         self.ground = Ground(problem, clock.check)
         self.kept = problem.kept.size
         self.k = slots.x.size - problem.n_kept
-        size = max(4 * self.k, self.k + 50) if solver.working_set is None else solver.working_set
+        share = 4.0 if self.ground.quadratic else 2.5  # a model that is exact is worth more columns
+        size = max(round(share * self.k), self.k + 50) if solver.working_set is None else solver.working_set
         self.size = max(size, self.k) + self.kept
         self.told = 0  # passes that the records have counted
         self.swap_optimal = False
