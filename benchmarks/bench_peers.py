@@ -5,8 +5,8 @@
 Needs the `bench` extra.  FOLDER holds mnist/ (the idx files), reuters_money-fx.train.svm.bz2, riboflavin.npz,
 golub_leukemia.npz, a9a.train.svm.bz2 and covtype.data.gz; works whose file is missing are skipped, and said so.
 One thread each.  Each method runs once on a small problem first, so that compiling and imports are not counted; its CPU
-time is that of one fit.  No ridge, except on golub, whose classes are separable: there all have the same.  abess
-refuses constant columns: it gets the others.
+time is that of one fit.  No ridge, except on golub, whose classes are separable: there all have the same, on columns of
+variance one.  abess refuses constant columns: it gets the others.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def npz(name, labels):
     def read(folder):
         data = np.load(folder / name, allow_pickle=False)
         y = np.asarray(data["y"])
-        return np.asarray(data["X"], dtype=float), np.where(y == y.max(), 1.0, -1.0) if labels else y.astype(float)
+        return np.asarray(data["X"], dtype=float), np.where(y == np.unique(y)[-1], 1.0, -1.0) if labels else y.astype(
+            float
+        )
 
     return read
 
@@ -208,6 +210,8 @@ def main():
         except OSError as error:
             print(f"{work:<12} skipped: {error}")
             continue
+        if l2:  # a ridge means something on columns of one size only
+            X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
         for k in ks:
             row = {"work": work, "k": k, "n": X.shape[0], "d": X.shape[1], "loss": loss, "l2": l2, "methods": {}}
             cells = []

@@ -13,7 +13,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_validate", "_threads"},
+    {"_jit", "_json", "_text", "_validate", "_threads"},
     {"operators", "losses", "matrix", "result"},
     {"passes"},
     {"problem"},
@@ -23,7 +23,14 @@ LAYERS = [
     {"estimators"},
     {"cli"},
 ]
-FREE = {"_validate": set(), "_json": set(), "_jit": set(), "_threads": {"_jit"}, "theory": {"_style"}}  # inside a layer
+FREE = {
+    "_validate": set(),
+    "_json": set(),
+    "_text": set(),
+    "_jit": set(),
+    "_threads": {"_jit"},
+    "theory": {"_style"},
+}  # inside a layer
 EXTRA = {
     "cli": {"rich", "typer"},
     "sources": {"sklearn"},

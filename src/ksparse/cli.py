@@ -57,23 +57,22 @@ def bound(
     if as_json:
         _print_json(facts)
         return
-    from rich import box
-    from rich.table import Table
+    from ._text import table
 
-    size = f"k = {k}, K = {K}, d {'large' if d is None else f'= {d}'}"
-    table = Table(title=f"Hard thresholding, {size}", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("", "tight", "classic", "Jain et al."):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
     factor = facts["deviation_factor"]
-    table.add_row("a distance grows at most by", *(_number(factor[name]) for name in ("tight", "classic", "jain")))
+    rows = [
+        ("", "tight", "classic", "Jain et al."),
+        ("a distance grows at most by", *(_number(factor[name]) for name in ("tight", "classic", "jain"))),
+    ]
     for name, label in ALGORITHMS.items():
         ends = facts["rip_threshold"][name]
         tight, classic = _number(ends["tight"]), _number(ends["classic"])
-        table.add_row(f"{label}: rate {rate:g} if delta_{ends['order']} <=", tight, classic, "")
-        table.add_row(f"{label}: share of measurements", _number(facts["measurement_ratio"][name]), "1", "")
+        rows.append((f"{label}: rate {rate:g} if delta_{ends['order']} is at most", tight, classic, ""))
+        rows.append((f"{label}: share of measurements", _number(facts["measurement_ratio"][name]), "1", ""))
     limit = facts["largest_condition"]
-    table.add_row("HT-SVRG: converges if L/alpha <", _number(limit) if limit > 1 else "never", "never", "")
-    _show(table)
+    rows.append(("HT-SVRG: converges if L/alpha is below", _number(limit) if limit > 1 else "never", "never", ""))
+    print(f"Hard thresholding, k = {k}, K = {K}, d {'large' if d is None else f'= {d}'}\n")
+    print(table(rows) + "\n")
     print(f"rho = {facts['rho']:.6g}, nu = {facts['nu']:.6g}")
     if limit <= 1:
         print(
@@ -139,7 +138,7 @@ def plan(
         if standardize:
             from .estimators._scaling import Scaling
 
-            A = Scaling(A, None, True).apply(A)
+            A = Scaling(A, None, True).rows
         with _progress(as_json) as callback:
             chosen = theory.plan(
                 A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,
@@ -190,12 +189,6 @@ def _progress(quiet: bool) -> Iterator[Any]:
 
 def _number(value: float | None) -> str:
     return "" if value is None else "inf" if math.isinf(value) else f"{value:.4f}"
-
-
-def _show(renderable: Any) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(renderable)
 
 
 def _print_json(facts: dict[str, Any]) -> None:

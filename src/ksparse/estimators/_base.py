@@ -128,7 +128,7 @@ class KSparseEstimator(BaseEstimator):
         self.k_ = self._count(d - kept.size)
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
-        Z = scaling.apply(X) if scaling else X
+        Z = scaling.rows if scaling else X
         x0: Any = None
         if start is not None:
             v, constant = scaling.to_scaled(*start) if scaling else start

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .._text import table
+
 CAUTION = (
     "worth: by how much the objective would rise without the feature. No p-values: after a selection they would lie."
 )
@@ -38,21 +40,12 @@ class Summary:
 
     def __str__(self) -> str:
         several = len(self.intercepts) > 1
-        table = [("output",) * several + ("feature", "coefficient", "worth")]
-        table += [((output,) if several else ()) + (name, f"{w:.6g}", f"{u:.3g}") for output, name, w, u in self.rows]
-        table += [
+        rows = [("output",) * several + ("feature", "coefficient", "worth")]
+        rows += [((output,) if several else ()) + (name, f"{w:.6g}", f"{u:.3g}") for output, name, w, u in self.rows]
+        rows += [
             ((output,) if several else ()) + ("(intercept)", f"{b:.6g}", "") for output, b in self.intercepts.items()
         ]
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        left = 1 + several
-        lines = [
-            "  ".join(
-                cell.ljust(w) if i < left else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in table
-        ]
-        return "\n".join([self.title, *lines, CAUTION])
+        return "\n".join([self.title, table(rows, 1 + several), CAUTION])
 
     __repr__ = __str__
 
