@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
 from .._minimize import minimize
 from .._validate import check_count, check_number
 from ..passes import curvatures
 from ..problem import Problem
-from ..result import Result
+from ..result import History, Result, Status
 from ..solvers import PGD, Exchange
 from ._scaling import Scaling
 from ._store import save
@@ -129,16 +129,13 @@ class KSparseEstimator(BaseEstimator):
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
         Z = scaling.rows if scaling else X
-        x0: Any = None
-        if start is not None:
-            v, constant = scaling.to_scaled(*start) if scaling else start
-            x0 = _Start(v, constant)
+        x0 = None if start is None else _start_from(*(scaling.to_scaled(*start) if scaling else start))
         with _progress(self.verbose, self.callback) as callback:
             result = minimize(
                 Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=check_number(self.l2, "l2"),
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
                 sample_weight=weight, max_time=self.max_time, random_state=self._seed(), callback=callback,
-                x0=x0.as_result() if x0 else None,
+                x0=x0,
             )  # fmt: skip
         if result.status in ("diverged", "stalled", "stage limit", "time limit"):
             warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
@@ -179,6 +176,11 @@ class KSparseEstimator(BaseEstimator):
         scores = np.asarray(X[:, used] @ coef[:, used].T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the chosen features."""
+        check_is_fitted(self)
+        return _check_feature_names_in(self, input_features)[self.support_]
+
     def summary(self) -> Summary:
         """A table of the chosen features: names, coefficients, and what each is worth.
 
@@ -198,17 +200,10 @@ class KSparseEstimator(BaseEstimator):
         return tags
 
 
-class _Start:
-    """A point to start from."""
-
-    def __init__(self, x: NDArray[np.float64], constant: float) -> None:
-        self.x, self.constant = x, constant
-
-    def as_result(self) -> Result:
-        from ..result import History, Status
-
-        nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
-        return Result(self.x, self.constant, np.flatnonzero(self.x), math.nan, Status("stopped"), 0, nothing)
+def _start_from(x: NDArray[np.float64], constant: float) -> Result:
+    """A point to start from, with its intercept."""
+    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
+    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
 
 
 class _progress:

@@ -156,12 +156,6 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the chosen features."""
-        from sklearn.utils.validation import _check_feature_names_in
-
-        return _check_feature_names_in(self, input_features)[self.support_]
-
     def to_sklearn(self) -> LogisticRegression:
         """The same decisions from a plain LogisticRegression (two classes), for deployment without ksparse."""
         if self.loss != "logistic" or len(self.classes_) > 2:

@@ -142,12 +142,6 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         z = self._linear(X)
         return np.exp(z) if self.loss == "poisson" else z
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the chosen features."""
-        from sklearn.utils.validation import _check_feature_names_in
-
-        return _check_feature_names_in(self, input_features)[self.support_]
-
     def to_sklearn(self) -> LinearRegression:
         """The same predictions from a plain LinearRegression, for deployment without ksparse."""
         if self.loss == "poisson":
