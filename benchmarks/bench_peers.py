@@ -2,8 +2,9 @@
 
     python benchmarks/bench_peers.py --data FOLDER [--works mnist,reuters] [--peers abess,omp,l1] [--out FILE]
 
-Needs the `bench` extra.  FOLDER holds mnist/ (the idx files), reuters_money-fx.train.svm.bz2, riboflavin.npz,
-golub_leukemia.npz, a9a.train.svm.bz2 and covtype.data.gz; works whose file is missing are skipped, and said so.
+Needs the `bench` extra (and skscope, for that peer).  FOLDER holds mnist/ (the idx files), riboflavin.npz,
+reuters_money-fx.train.svm.bz2, golub_leukemia.npz, a9a.train.svm.bz2 and covtype.data.gz; works whose file is missing
+are skipped, and said so.
 One thread each.  Each method runs once on a small problem first, so that compiling and imports are not counted; its CPU
 time is that of one fit.  No ridge, except on golub, whose classes are separable: there all have the same, on columns of
 variance one.  abess refuses constant columns: it gets the others.
