@@ -195,6 +195,14 @@ def test_columns_of_any_size_and_constant_ones_are_planned_with(tmp_path):
     assert "nothing to learn" in run("plan", tmp_path / "flat.csv", "-K", 1).stdout
 
 
+def test_the_command_line_knows_every_loss():
+    """It lists them itself, for the losses would load numba."""
+    from ksparse.cli import Loss
+    from ksparse.losses import LOSSES
+
+    assert [loss.value for loss in Loss] == list(LOSSES)
+
+
 def test_help_and_version():
     import ksparse
 

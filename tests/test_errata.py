@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ksparse import HTSVRG, IHT, PGD, hard_threshold, minimize, theory
+from ksparse.theory.curvature import Landscape
 
 TEXT = (Path(__file__).parent.parent / "docs" / "errata.md").read_text()
 NOTHING_TO_COMPUTE = {23}
@@ -220,8 +221,6 @@ def test_erratum_16_tail_and_corollaries():
 
 
 def test_erratum_17_smoothness():
-    from ksparse.theory.curvature import Landscape
-
     rng = np.random.default_rng(0)
     A, r = rng.standard_normal((20, 10)), 3
     ours, printed = (Landscape.create(A).smoothness(r, printed=printed) for printed in (False, True))

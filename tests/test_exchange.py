@@ -50,6 +50,19 @@ def test_it_finds_the_best_subset_of_small_problems(seed):
                 assert least_squares(A, y, swapped, l2) >= found.objective * (1 - 2e-6)
 
 
+@pytest.mark.parametrize("breaths", [0, 1, 3])
+def test_swap_optimal_is_said_of_the_result_not_of_a_later_try(breaths):
+    """Breaths that end elsewhere must not speak for the fit that is kept."""
+    A, y, _ = correlated(40, 14, 4, 0.9, 1.0, 3)
+    found = minimize(A, y, 4, solver=Exchange(breaths=breaths), intercept=True)
+    lower = any(
+        least_squares(A, y, [*np.setdiff1d(found.support, out), other]) < found.objective * (1 - 2e-6)
+        for out in found.support
+        for other in np.setdiff1d(np.arange(14), found.support)
+    )
+    assert found.swap_optimal == (not lower)
+
+
 def test_it_recovers_what_others_miss():
     hits = {"exchange": 0, "ht-svrg": 0}
     for seed in range(6):

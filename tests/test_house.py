@@ -18,7 +18,7 @@ LAYERS = [
     {"passes"},
     {"problem"},
     {"solvers"},
-    {"_minimize"},
+    {"_minimize", "_progress"},
     {"_style", "sources", "theory"},
     {"estimators"},
     {"cli"},
@@ -32,9 +32,10 @@ FREE = {
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
-    "cli": {"rich", "typer"},
+    "_progress": {"rich"},
+    "cli": {"typer"},
     "sources": {"sklearn"},
-    "estimators": {"joblib", "rich", "sklearn"},
+    "estimators": {"joblib", "sklearn"},
 }  # beside NumPy, SciPy and numba
 
 

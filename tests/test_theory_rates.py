@@ -14,7 +14,8 @@ from scipy.sparse.linalg import aslinearoperator
 from test_theory_bounds import levels
 
 from ksparse import HTSVRG, PGD, hard_threshold, minimize, theory
-from ksparse.theory.conditions import allowed_condition
+from ksparse.theory.curvature import Landscape
+from ksparse.theory.rates import allowed_condition
 
 conditions = st.floats(1.0, 1e3)
 shares = st.floats(1e-3, 0.2499)  # η L
@@ -559,7 +560,7 @@ def test_kept_columns_are_in_every_direction_and_outside_the_ball():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((60, 4))
     A[:, 3] = A[:, 1] + A[:, 2]  # dependent, but never chosen together at r = 1
-    ground = theory.curvature.__globals__["Landscape"].create(A, np.zeros(60), always_keep=[0])
+    ground = Landscape.create(A, np.zeros(60), always_keep=[0])
     G = A.T @ A / 60
     by_hand = min(np.linalg.eigvalsh(G[np.ix_([0, j, i], [0, j, i])])[0] for j in range(1, 4) for i in range(1, j))
     assert ground.convexity(2).upper == pytest.approx(by_hand, abs=1e-9)
@@ -632,16 +633,15 @@ def test_data_without_curvature_are_an_answer_not_a_crash():
 def test_brackets_with_an_intercept_and_on_wide_sparse_data():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 7))
-    landscape = theory.curvature.__globals__["Landscape"]
     ones = np.column_stack([A, np.ones(40)])
     G = ones.T @ ones / 40 + np.diag([0.3] * 7 + [0.0])
     by_hand = min(np.linalg.eigvalsh(G[np.ix_([i, j, 7], [i, j, 7])])[0] for i in range(7) for j in range(i))
     for given_as in (A, sparse.csr_array(A), A.astype(np.float32)):
-        found = landscape.create(given_as, np.zeros(40), intercept=True, l2=0.3).convexity(2)
+        found = Landscape.create(given_as, np.zeros(40), intercept=True, l2=0.3).convexity(2)
         assert found.lower == found.upper == pytest.approx(by_hand, rel=1e-5)
     wide = sparse.random_array((500, 5000), density=0.01, rng=rng, data_sampler=rng.standard_normal).tocsr()
     for intercept in (False, True):
-        bracket = landscape.create(wide, np.zeros(500), intercept=intercept, l2=0.1).convexity(30)
+        bracket = Landscape.create(wide, np.zeros(500), intercept=intercept, l2=0.1).convexity(30)
         assert 0.0 <= bracket.lower <= bracket.upper <= 1.0
 
 

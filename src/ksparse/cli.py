@@ -131,6 +131,7 @@ def plan(
     """
     with _errors():
         from . import theory
+        from ._progress import progress
         from .sources import read_table
 
         table = read_table(data, target)
@@ -139,7 +140,7 @@ def plan(
             from .estimators._scaling import Scaling
 
             A = Scaling(A, None, True).rows
-        with _progress(as_json) as callback:
+        with progress(not as_json and sys.stderr.isatty()) as callback:
             chosen = theory.plan(
                 A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,
                 callback=callback, random_state=seed,
@@ -173,18 +174,6 @@ def _errors() -> Iterator[None]:
     except MemoryError:
         print("error: the data do not fit into memory", file=sys.stderr)
         raise typer.Exit(2) from None
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Any]:
-    """A line on the terminal while a run is under way; nothing in a pipe."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda progress: status.update(f"stage {progress.stage}: objective {progress.objective:.6g}")
 
 
 def _number(value: float | None) -> str:

@@ -7,12 +7,13 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
 from .._minimize import minimize
+from .._progress import progress
 from .._validate import check_count, check_number
 from ..passes import curvatures
 from ..problem import Problem
@@ -27,37 +28,23 @@ class KSparseEstimator(BaseEstimator):
     """A linear model with at most k features.  Subclasses name the losses and make the targets."""
 
     _losses: tuple[str, ...] = ()
+    k: int | float
+    loss: str
+    fit_intercept: bool
+    standardize: bool
+    l2: float
+    positive: bool
+    always_keep: Any
+    solver: Any
+    warm_start: bool
+    max_time: float | None
+    random_state: Any
+    verbose: int
+    callback: Any
 
-    def __init__(
-        self,
-        k: int | float = 10,
-        *,
-        loss: str = "squared",
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        l2: float = 1e-3,
-        positive: bool = False,
-        always_keep: ArrayLike | None = None,
-        solver: Any = "auto",
-        warm_start: bool = False,
-        max_time: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callback: Any = None,
-    ) -> None:
-        self.k = k
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.l2 = l2
-        self.positive = positive
-        self.always_keep = always_keep
-        self.solver = solver
-        self.warm_start = warm_start
-        self.max_time = max_time
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callback = callback
+    def __init__(self, **parameters: Any) -> None:
+        for name, value in parameters.items():  # each subclass lists its own, as scikit-learn wants them
+            setattr(self, name, value)
 
     # --- fitting -------------------------------------------------------------------------------------------------
     def _check_rows(self, X: Any, y: Any = "no_validation", **settings: Any) -> Any:
@@ -130,7 +117,7 @@ class KSparseEstimator(BaseEstimator):
         scaling = Scaling(X, weight, intercept) if self.standardize else None
         Z = scaling.rows if scaling else X
         x0 = None if start is None else _start_from(*(scaling.to_scaled(*start) if scaling else start))
-        with _progress(self.verbose, self.callback) as callback:
+        with progress(bool(self.verbose), self.callback) as callback:
             result = minimize(
                 Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=check_number(self.l2, "l2"),
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
@@ -149,14 +136,14 @@ class KSparseEstimator(BaseEstimator):
 
     def _worth(self, Z: Any, target: Any, weight: Any, offset: Any, result: Result) -> NDArray[np.float64]:
         """By how much the objective would rise without a column, the others refitted (to second order); 0 elsewhere."""
-        problem = Problem.create(
-            Z, target, loss=self.loss, sample_weight=weight, offset=offset, l2=float(self.l2),
-            intercept=bool(self.fit_intercept),
-        )  # fmt: skip
         S, worth = result.support, np.zeros(Z.shape[1])
         if S.size == 0:
             return worth
         block = np.asarray(Z[:, S].toarray() if hasattr(Z, "tocsr") else Z[:, S], dtype=np.float64)
+        problem = Problem.create(
+            block, target, loss=self.loss, sample_weight=weight, offset=offset, l2=float(self.l2),
+            intercept=bool(self.fit_intercept),
+        )  # fmt: skip
         z = block @ result.x[S] + result.intercept + problem.offset
         bend = problem.weight * curvatures(problem.loss, z, problem.y)
         if problem.intercept and bend.sum() > 0:
@@ -204,27 +191,3 @@ def _start_from(x: NDArray[np.float64], constant: float) -> Result:
     """A point to start from, with its intercept."""
     nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
     return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
-
-
-class _progress:
-    """A line on the terminal while a fit is under way, if `verbose`."""
-
-    def __init__(self, verbose: Any, callback: Any) -> None:
-        self.verbose, self.callback = bool(verbose), callback
-
-    def __enter__(self) -> Any:
-        if not self.verbose:
-            return self.callback
-        from rich.console import Console
-
-        self.status = Console(stderr=True).status("fitting")
-        self.status.start()
-        return self._tell
-
-    def _tell(self, progress: Any) -> Any:
-        self.status.update(f"stage {progress.stage}: objective {progress.objective:.6g}, {progress.seconds:.1f} s")
-        return self.callback(progress) if self.callback is not None else None
-
-    def __exit__(self, *_: Any) -> None:
-        if self.verbose:
-            self.status.stop()

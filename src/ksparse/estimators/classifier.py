@@ -63,6 +63,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     """
 
     _losses = ("logistic", "squared_hinge")
+    class_weight: Any
     coef_: NDArray[Any]
     intercept_: NDArray[Any]
     classes_: NDArray[Any]
@@ -86,11 +87,10 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         callback: Any = None,
     ) -> None:
         super().__init__(
-            k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
+            k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
             always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
-            verbose=verbose, callback=callback,
+            verbose=verbose, callback=callback, class_weight=class_weight,
         )  # fmt: skip
-        self.class_weight = class_weight
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Learn from rows X and labels y of any kind."""

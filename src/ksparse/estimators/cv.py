@@ -27,6 +27,8 @@ SHARED = (
 class _KSparseCV(BaseEstimator):
     """The part that regressors and classifiers share."""
 
+    _default: type
+
     def __init__(
         self,
         ks: ArrayLike | None = None,
@@ -45,11 +47,12 @@ class _KSparseCV(BaseEstimator):
         self.n_jobs = n_jobs
 
     def _template(self) -> Any:
-        raise NotImplementedError
+        """The model whose settings are used."""
+        return self._default() if self.estimator is None else self.estimator
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Choose k by cross-validation, then learn from all rows."""
-        template = self._template() if self.estimator is None else self.estimator
+        template = self._template()
         template._loss_name()
         frame = X
         X, y = validate_data(
@@ -159,8 +162,7 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     5
     """
 
-    def _template(self) -> Any:
-        return KSparseRegressor()
+    _default = KSparseRegressor
 
 
 class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
@@ -176,15 +178,14 @@ class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
     True
     """
 
-    def _template(self) -> Any:
-        return KSparseClassifier()
+    _default = KSparseClassifier
 
     def decision_function(self, X: Any) -> NDArray[Any]:
         """The scores of the chosen model."""
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
-    @available_if(lambda model: _has_probabilities(model._template() if model.estimator is None else model.estimator))
+    @available_if(lambda model: _has_probabilities(model._template()))
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """The probabilities of the chosen model."""
         check_is_fitted(self)

@@ -105,7 +105,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         callback: Any = None,
     ) -> None:
         super().__init__(
-            k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
+            k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
             always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
             verbose=verbose, callback=callback,
         )  # fmt: skip

@@ -34,6 +34,14 @@ def pivot(P, u, row, j, enter):
     u[j] = sign * uj / d
 
 
+@inner(hot=True)
+def exchange_worth(P, u, i, j):
+    """By how much the model falls if column i comes in for column j."""
+    e = -1.0 / P[j, j]
+    t = u[i] + P[i, j] * u[j] * e
+    return 0.5 * (t * t / (P[i, i] + P[i, j] * P[i, j] * e) - u[j] * u[j] * e)
+
+
 @kernel
 def enter_all(P, u, row, which, inside, own):
     """Let in the columns `which`, as far as they are no combination of those before."""
@@ -47,31 +55,28 @@ def enter_all(P, u, row, which, inside, own):
 def exchange(P, u, row, inside, fixed, own, least, most, made):
     """Make the best exchange while it lowers the model by more than `least`, `most` times at most.
 
-    Writes (out, in) to `made`; returns how many, and by how much the model fell.
+    Writes (out, in) to `made`; returns how many.
     """
     size = u.size
-    count, fallen = 0, 0.0
+    count = 0
     while count < most:
-        best, enter, leave = 2.0 * least, -1, -1
+        best, enter, leave = least, -1, -1
         for i in range(size):
             if inside[i] or P[i, i] <= FLAT * own[i]:
                 continue
             for j in range(size):
                 if inside[j] and not fixed[j]:
-                    e = -1.0 / P[j, j]
-                    t = u[i] + P[i, j] * u[j] * e
-                    gain = t * t / (P[i, i] + P[i, j] * P[i, j] * e) - u[j] * u[j] * e
-                    if gain > best:
-                        best, enter, leave = gain, i, j
+                    worth = exchange_worth(P, u, i, j)
+                    if worth > best:
+                        best, enter, leave = worth, i, j
         if enter < 0:
             break
         pivot(P, u, row, leave, False)
         pivot(P, u, row, enter, True)
         inside[leave], inside[enter] = False, True
         made[count, 0], made[count, 1] = leave, enter
-        fallen += 0.5 * best
         count += 1
-    return count, fallen
+    return count
 
 
 @kernel
@@ -83,21 +88,16 @@ def best_partners(P, u, inside, fixed, own, leave, gain):
             continue
         for j in range(u.size):
             if inside[j] and not fixed[j]:
-                e = -1.0 / P[j, j]
-                t = u[i] + P[i, j] * u[j] * e
-                worth = 0.5 * (t * t / (P[i, i] + P[i, j] * P[i, j] * e) - u[j] * u[j] * e)
+                worth = exchange_worth(P, u, i, j)
                 if worth > gain[i]:
                     leave[i], gain[i] = j, worth
 
 
 @kernel
 def resize(P, u, row, inside, fixed, own, wanted):
-    """Let columns in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones.
-
-    Returns by how much the model fell.
-    """
+    """Let columns in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones."""
     size = u.size
-    count, fallen = 0, 0.0
+    count = 0
     for j in range(size):
         if inside[j] and not fixed[j]:
             count += 1
@@ -118,5 +118,3 @@ def resize(P, u, row, inside, fixed, own, wanted):
         pivot(P, u, row, chosen, growing)
         inside[chosen] = growing
         count += 1 if growing else -1
-        fallen += 0.5 * best if growing else -0.5 * best
-    return fallen

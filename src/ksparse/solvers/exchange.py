@@ -52,8 +52,8 @@ class Exchange:
     r"""Relaxed growth, a refit on the support, and exchanges of columns while the objective falls.
 
     One pass over the rows gives the gradient and the curvature of every column.  On the k chosen columns and the most
-    promising others F is modelled by :math:`\frac12 v^\top Gv - b^\top v`, in which the
-    worth of exchanging a column j for i is exact,
+    promising others F is modelled by :math:`\frac12 v^\top Gv - b^\top v`, in which the worth of exchanging a column j
+    for i is exact,
 
     .. math:: \frac{(u_i + P_{ij}u_j e_j)^2}{P_{ii} + P_{ij}^2 e_j} - u_j^2 e_j, \qquad e_j = 1/|P_{jj}|,
 
@@ -113,6 +113,14 @@ class Exchange:
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
 
 
+@dataclass
+class Search:
+    """Where a local search ended, and whether no exchange promised anything there."""
+
+    end: Fit | None = None
+    optimal: bool = False
+
+
 class Run:
     """One run: its support now, and the steps that change it."""
 
@@ -125,46 +133,42 @@ class Run:
         size = max(round(share * self.k), self.k + 50) if solver.working_set is None else solver.working_set
         self.size = max(size, self.k) + self.kept
         self.told = 0  # passes that the records have counted
-        self.swap_optimal = False
         self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
 
     # --- the course of a run -------------------------------------------------------------------------------------
     def records(self) -> Iterator[Record]:
         start = self.problem.vector(self.slots)
         fit = self.empty
-        first = fit
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
-            first = self.ground.newton(columns, [(start[columns], self.problem.constant(self.slots))])
-            fit = first
-        yield self._record(first, fit.objective)
-        if not start.any():
-            sizes = (1.0,) if self.ground.quadratic else GROWTH
-            for share in sizes:
-                fit = self.resized(fit, max(1, round(share * self.k)))
-        elif fit.columns.size - self.kept < self.k:
-            fit = self.resized(fit, self.k)
-        best = fit
+            fit = self.ground.newton(columns, [(start[columns], self.problem.constant(self.slots))])
+        yield self._record(fit, fit.objective)
+        sizes: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
+        if fit.columns.size - self.kept == self.k:
+            sizes = ()  # a start that is complete
+        for share in sizes:
+            fit = self.resized(fit, max(1, round(share * self.k)))
+        best, optimal = fit, False
         for number in range(self.solver.breaths + 1):
             if number:
                 fit = self.resized(self.resized(best, self.k + max(1, round(0.5**number * self.k))), self.k)
-            for better in self.local(fit):
+            search = Search()
+            for better in self.local(fit, search):
                 if better.objective < best.objective or number == 0:
                     yield self._record(better, best.objective)
                     best = better
+            if best is search.end:
+                optimal = search.optimal
         best = self.ground.newton(best.columns, [(best.x, best.constant)], 50, 1e-22, polish=True)
         where = "" if self.ground.quadratic else " in the quadratic model"
-        which = (
-            f"of two columns lowers the objective{where}"
-            if self.swap_optimal
-            else "that was tried lowers the objective"
-        )
+        which = f"of two columns lowers the objective{where}" if optimal else "that was tried lowers the objective"
         yield self._record(best, best.objective)._replace(
-            status=Status("converged", f"no exchange {which}"), swap_optimal=self.swap_optimal
+            status=Status("converged", f"no exchange {which}"), swap_optimal=optimal
         )
 
-    def local(self, fit: Fit) -> Iterator[Fit]:
-        """Exchange columns while F falls; yields the fit it starts from and every better one."""
+    def local(self, fit: Fit, search: Search) -> Iterator[Fit]:
+        """Exchange columns while F falls; yields the fit it starts from and every better one, and says in `search` how
+        it ended."""
         yield fit
         cap = math.inf if self.ground.quadratic else max(1, self.k // 2)
         exact = False
@@ -182,14 +186,14 @@ class Run:
             elif not exact:
                 exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
             else:
-                self.swap_optimal = not tries
+                search.end, search.optimal = fit, not tries
                 return
 
     def _several(self, fit: Fit, model: Model, cap: float) -> list[NDArray[np.int64]]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
-        work = Model(*(part.copy() for part in model))  # type: ignore[arg-type]
+        work = [part.copy() for part in model.tableau]
         made = np.zeros((int(min(cap, 4 * self.size)), 2), np.int64)
-        count, _ = exchange(*work.tableau, self.solver.gain * abs(fit.objective), len(made), made)
+        count = exchange(*work, self.solver.gain * abs(fit.objective), len(made), made)
         tries = []
         while count > 0:
             tries.append(made[:count])
@@ -288,7 +292,8 @@ class Run:
         block = ground.block(S)
         if problem.intercept and fit.bend.sum() > 0:
             block -= fit.bend @ block / fit.bend.sum()
-        B = self._against(block * fit.bend[:, np.newaxis]) / problem.n
+        ground.passes += 1
+        B = transposed_times(problem.rows, block * fit.bend[:, np.newaxis]) / problem.n
         G = B[S].copy()
         G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * ground.damping(S)
         inverse = np.linalg.pinv(G, hermitian=True)
@@ -304,11 +309,6 @@ class Run:
         rest = np.where(usable, rest, 1.0)[:, np.newaxis]
         gain = (u[:, np.newaxis] + cross * (v * e)) ** 2 / (rest + cross**2 * e) - v * v * e
         return np.where(usable, gain.max(axis=1), -1.0)
-
-    def _against(self, block: Array) -> Array:
-        """XᵀB for a dense B, one pass over the rows."""
-        self.ground.passes += 1
-        return transposed_times(self.problem.rows, block)
 
     # --- small things --------------------------------------------------------------------------------------------
     def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:

@@ -19,9 +19,9 @@ from .._validate import check_count, check_vector
 from ..operators import hard_threshold, support
 from ..result import Result
 from . import bounds, rates
-from .conditions import Case, Condition, Judgement, Remedy, allowed_condition
-from .curvature import Landscape, condition, is_operator
-from .spectrum import Bracket
+from .conditions import Case, Condition, Judgement, Remedy
+from .curvature import Landscape, condition
+from .spectrum import Bracket, is_operator
 
 BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 16-18 of docs/errata.md"
 
@@ -186,14 +186,21 @@ def certificate(
         A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2, always_keep=always_keep,
         intercept=intercept, radius=radius,
     )  # fmt: skip
+    return certify(problem, Landscape.from_problem(problem, A), fit, K, k, solver, random_state)
+
+
+def certify(
+    problem: Any, ground: Landscape, fit: Any, K: int | None, k: int | None, solver: Any, random_state: Any
+) -> Certificate:
+    """The certificate of a problem whose curvature is at hand."""
     x = _coefficients(fit, problem.d)
-    if k is None:
-        if x is None:
-            raise ValueError("k must be given without a fit")
-        k = max(1, support(np.where(np.isin(np.arange(problem.d), problem.kept), 0.0, x)).size)
     free = problem.d - problem.kept.size
     if free == 0:
         raise ValueError("always_keep must leave columns to choose from, got all of them")
+    if k is None:
+        if x is None:
+            raise ValueError("k must be given without a fit")
+        k = max(1, np.setdiff1d(support(x), problem.kept).size)
     k = check_count(k, "k", high=free, high_text="the number of columns")
     m = 3 * problem.n if solver.m is None else solver.m
     step = solver.step if isinstance(solver.step, float | int) else None
@@ -201,12 +208,12 @@ def certificate(
         if not isinstance(fit, Result):
             raise ValueError(f"step = {solver.step!r} is known after a run only; give its Result as fit, or a number")
         step = float(fit.history.step.max())  # the theorem has to hold for the largest one
-    case = Case(Landscape.from_problem(problem, A), free, m, solver.batch_size, step)
+    case = Case(ground, free, m, solver.batch_size, step)
     if K is None:
         K = case.largest_K(k) or 1
     K = check_count(K, "K", high=k, high_text="k")
     found = case.judge(k, K, solver.output, random_state)
-    grad_norm, size = (math.nan, math.nan) if x is None else _at_reference(problem, A, x, k, K)
+    grad_norm, size = (math.nan, math.nan) if x is None else _at_reference(problem, ground.A, x, k, K)
     return _write(case, found, problem, k, K, grad_norm, size)
 
 
@@ -241,9 +248,9 @@ def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict:
         least = min(k + K, case.d)
         return (
             f"losses of single rows without a ridge have c >= min(k + K, d) = {least}, and k = {k} allows c < "
-            f"{allowed_condition(found.nu):.3g} only: they are never certified"
+            f"{rates.allowed_condition(found.nu):.3g} only: they are never certified"
         )
-    if first.name == "sparsity" and allowed_condition(found.nu) <= 1:
+    if first.name == "sparsity" and rates.allowed_condition(found.nu) <= 1:
         least = rates.minimum_k(1.0, K, case.d)
         return f"no data allow k = {k}: for K = {K} it takes k = {least} at least, however good they are"
     return f"{first.name}: {first.text}"

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from . import bounds, rates
 from .curvature import Landscape
+from .rates import allowed_condition
 from .spectrum import Bracket
 
+TINY = 1e-12  # of L: an α below it is rounding
 MARGIN = 0.99  # of a limit that has to be stayed below
 SHARES = {0.125: 0.75, 0.2: 0.96}  # ηL, and the share 4ηL(2 − 4ηL) of ν/(4(ν − 1)) that it allows c to be
 GOALS = [0.99 * MARGIN * share for share in SHARES.values()]  # where a remedy brings c, better with the smaller step
@@ -76,7 +78,7 @@ class Case:
 
     def holds(self, k: int, K: int) -> bool:
         L, alpha = self.smoothness(k, K), self.floor(k, K)
-        if not (alpha > 0 and math.isfinite(L)):
+        if not (alpha > TINY * L and math.isfinite(L)):
             return False
         step = self.step or 1.0 / (8.0 * L)
         return float(rates.rate(step, self.m, bounds.nu(k, K, self.d), L, min(alpha, L))) < 1.0
@@ -109,12 +111,12 @@ class Case:
             return
         yield Condition("smoothness", True, f"L at {_level('3k + K', 3 * k + K, self.d)} is {L:.4g}")
         yield Condition(
-            "convexity", True if alpha.lower > 1e-12 * L else None if alpha.upper > 1e-12 * L else False,
+            "convexity", True if alpha.lower > TINY * L else None if alpha.upper > TINY * L else False,
             f"alpha at {_level('k + K', k + K, self.d)} is at least {alpha.lower:.4g} ({alpha.lower_from}) "
             f"and at most {alpha.upper:.4g} ({alpha.upper_from})",
         )  # fmt: skip
         yield Condition("step", step < 0.25 / L, f"eta = {step:.4g} against 1/(4L) = {0.25 / L:.4g}")
-        ends = [min(a, L) if a > 1e-12 * L else None for a in (alpha.lower, alpha.upper)]
+        ends = [min(a, L) if a > TINY * L else None for a in (alpha.lower, alpha.upper)]
         limits = [1.0 if a is None else float(rates.largest_nu(step, L, a)) for a in ends]
         text = f"nu = {nu:.4f} has to be below {limits[0]:.4f}"
         if nu >= limits[0]:
@@ -237,11 +239,6 @@ def sparsities(low: int, high: int, count: int = 40) -> Iterator[int]:
         return
     seen = sorted({round(low * (high / low) ** (i / count)) for i in range(count + 1)})
     yield from (k for k in seen if low <= k <= high)
-
-
-def allowed_condition(nu: float) -> float:
-    """What c has to stay below with the best step, ν/(4(ν − 1))."""
-    return 0.25 * nu / (nu - 1.0) if nu > 1 else math.inf
 
 
 def _level(name: str, r: int, d: int) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import as_real, check_count
-from .spectrum import Bracket, Spectrum
+from .spectrum import Bracket, Spectrum, is_operator
 
 
 class Curvature(NamedTuple):
@@ -136,20 +136,17 @@ class Landscape:
             blocks = [Problem.create(rows, np.zeros(len(rows))) for rows in row_blocks(A)]
             squares = np.concatenate([block.row_square for block in blocks])
             problem = Problem.create(np.zeros((A.shape[0], 1)), y, loss=loss, radius=radius, **settings)
-            return cls._from(problem, A, A.shape[1], squares)
-        problem = Problem.create(A, y, loss=loss, radius=radius, **settings)
-        return cls._from(problem, A, problem.d, problem.row_square)
+            return cls.from_problem(problem, A, squares)
+        return cls.from_problem(Problem.create(A, y, loss=loss, radius=radius, **settings), A)
 
     @classmethod
-    def from_problem(cls, problem: Any, A: Any) -> Landscape:
-        """Of a problem that was made from A."""
-        return cls._from(problem, A, problem.d, problem.row_square)
-
-    @classmethod
-    def _from(cls, problem: Any, A: Any, d: int, square: NDArray[np.float64]) -> Landscape:
+    def from_problem(cls, problem: Any, A: Any, square: NDArray[np.float64] | None = None) -> Landscape:
+        """Of a problem that was made from A (or from an operator, whose rows it does not hold: with their squares)."""
         from .. import losses
         from ..passes import curvatures
 
+        d = problem.d if square is None else A.shape[1]
+        square = problem.row_square if square is None else square
         # kept columns and the intercept are outside the ball: then a prediction may be anything
         with np.errstate(invalid="ignore"):
             reach = np.where(square > 0, problem.radius * np.sqrt(square), 0.0)
@@ -169,17 +166,9 @@ class Landscape:
         used = problem.weight > 0
         least, most = (problem.weight * np.where(used, bend, 0.0) for bend in (least, most))
         return cls(
-            A,
-            problem.n,
-            d,
-            least,
-            most,
-            square,
-            np.asarray(problem.kept_square),
-            problem.kept,
-            problem.first,
-            problem.l2,
-        )
+            A=A, n=problem.n, d=d, least=least, most=most, square=square, kept_square=np.asarray(problem.kept_square),
+            kept=problem.kept, first=problem.first, l2=problem.l2,
+        )  # fmt: skip
 
     @property
     def n_kept(self) -> int:
@@ -253,11 +242,6 @@ class Landscape:
     def _spectrum(self, weight: NDArray[np.float64]) -> Spectrum:
         ridge = np.append(np.full(self.d, self.l2), np.zeros(self.first))  # the intercept is not shrunk
         return Spectrum.create(self.A, weight=weight, scale=1.0 / self.n, ridge=ridge, ones=self.first)
-
-
-def is_operator(A: Any) -> bool:
-    """Something that only multiplies, such as a scipy.sparse.linalg.LinearOperator."""
-    return hasattr(A, "rmatmat") and hasattr(A, "matmat") and not hasattr(A, "nnz")
 
 
 def row_blocks(A: Any) -> Iterator[NDArray[np.float64]]:

@@ -30,7 +30,7 @@ def plot_thresholds(K: int = 10, largest: int = 100, ax: Any = None) -> Any:
     k = np.unique(np.geomspace(K, largest * K, 200).astype(int))
     for algorithm, label, order in (("iht", "IHT", "2k+K"), ("cosamp", "CoSaMP", "3k+K")):
         for bound in ("tight", "classic"):
-            style = {"color": STYLE[algorithm].color, "linestyle": STYLE[bound].dashes}
+            style = _style_of(algorithm, bound)
             text = f"{label}, δ of order {order}, {bound}"
             ax.plot(k / K, rip.rip_threshold(algorithm, k, K, bound=bound), label=text, **style)
     ax.set(xscale="log", xlabel="k / K", ylabel="largest δ for rate 0.5", ylim=(0.15, 0.36), xlim=(1, largest))
@@ -71,7 +71,7 @@ def plot_tradeoff(K: int = 10, d: int = 10_000, ax: Any = None) -> Any:
     unit = rip.measurements("iht", K, K, d)
     for algorithm, label in (("iht", "IHT"), ("cosamp", "CoSaMP")):
         for bound in ("tight", "classic"):
-            style = {"color": STYLE[algorithm].color, "linestyle": STYLE[bound].dashes}
+            style = _style_of(algorithm, bound)
             n = rip.measurements(algorithm, k, K, d, bound) / unit
             ax.plot(k / K, n, label=f"{label}, {bound}", **style)
     ax.set(
@@ -84,6 +84,12 @@ def plot_tradeoff(K: int = 10, d: int = 10_000, ax: Any = None) -> Any:
 
 
 FIGURES = {"bounds": plot_bounds, "thresholds": plot_thresholds, "rate": plot_rate, "tradeoff": plot_tradeoff}
+
+
+def _style_of(algorithm: str, bound: str) -> dict[str, Any]:
+    """The algorithm by colour and, for print without colours, by marks; the bound by dashes."""
+    marks = {"marker": "o", "markersize": 4, "markevery": 25} if algorithm == "cosamp" else {}
+    return {"color": STYLE[algorithm].color, "linestyle": STYLE[bound].dashes, **marks}
 
 
 def _line(name: str) -> dict[str, Any]:

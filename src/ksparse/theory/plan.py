@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._json import jsonable
 from .._validate import check_count, check_flag, check_number
 from . import bounds, rates
-from .certificate import Certificate, certificate
+from .certificate import Certificate, certify
 from .conditions import Case, sparsities
 from .curvature import Landscape
 
@@ -143,7 +143,8 @@ def plan(
     max_time = check_number(max_time, "max_time", strict=True)
     settings: dict[str, Any] = {"loss": loss, "l2": l2, "radius": radius, "sample_weight": sample_weight}
     watch: dict[str, Any] = {"callback": callback, "max_time": max_time, "random_state": random_state}
-    case = Case(Landscape.from_problem(problem, A), d, 1, batch_size)
+    ground = Landscape.from_problem(problem, A)
+    case = Case(ground, d, 1, batch_size)
     certified = certified_k(case, K)
     if certified is not None:
         k = certified
@@ -170,22 +171,12 @@ def plan(
         rate, taken = observed_rate(fit.history.objective)
         if source == "practice" and math.isfinite(taken):
             solver = replace(solver, stages=max(5, math.ceil(1.5 * taken)))
-    report = certificate(A, y, fit, K, k=k, solver=solver, random_state=random_state, **settings)
+    report = certify(problem, ground, fit, K, k, solver, random_state)
     status = "not tried" if fit is None else str(fit.status)
     return Plan(
-        K,
-        k,
-        float(solver.step),
-        m,
-        batch_size,
-        solver.stages,
-        source,
-        solver.output,
-        report,
-        status,
-        rate,
-        taken,
-    )
+        K=K, k=k, step=float(solver.step), m=m, batch_size=batch_size, stages=solver.stages, source=source,
+        output=solver.output, certificate=report, trial=status, observed_rate=rate, observed_stages=taken,
+    )  # fmt: skip
 
 
 def _lasting_step(run: Callable[[Any], Any], solver: Any) -> float:

@@ -230,9 +230,13 @@ def largest_condition(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) ->
 
     At 1 or below nothing helps: ``minimum_k(1, K, d)``, 12K + 1 far from d, is needed however good the data are.
     """
-    nu = np.asarray(tight_nu(k, K, d))
-    with np.errstate(divide="ignore"):
-        return np.where(nu > 1, 0.25 * nu / np.maximum(nu - 1.0, 1e-300), np.inf)[()]
+    return allowed_condition(tight_nu(k, K, d))
+
+
+def allowed_condition(nu: ArrayLike) -> Any:
+    """What c has to stay below at this ν with the best step, ν/(4(ν − 1)); inf at ν = 1."""
+    nu = check_numbers(nu, "nu", low=1.0)
+    return np.where(nu > 1.0, 0.25 * nu / np.maximum(nu - 1.0, 1e-300), np.inf)[()]
 
 
 def minimum_m(
@@ -397,10 +401,3 @@ def _curvatures(L: ArrayLike, alpha: ArrayLike, name: str = "L") -> tuple[Array,
 def _step(eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array, Array, Array]:
     L, alpha = _curvatures(L, alpha)
     return check_numbers(eta, "eta", strict=True), check_numbers(nu, "nu", low=1.0), L, alpha
-
-
-__all__ = [
-    "Cost", "Q", "Recipe", "condition_number", "cost", "distance_bound", "gradient_scale", "largest_condition",
-    "largest_nu", "minimum_k", "minimum_m", "objective_bound", "optimal_nu", "pgd_rate", "rate",
-    "recipe", "recipe_tail", "saga_rate", "stages", "tail",
-]  # fmt: skip

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._validate import check_choice, check_count, check_counts, check_flag, check_number, check_numbers, refuse
 from .bounds import check_levels
 from .bounds import nu as tight_nu
-from .spectrum import Bracket, Spectrum
+from .spectrum import Spectrum
 
 ALGORITHMS = ("iht", "cosamp")
 CLASSIC = 4.0  # ν of the classic bound: its factor 2, squared
@@ -246,9 +246,3 @@ def _delta(delta: ArrayLike) -> NDArray[np.float64]:
 
 def _cosamp_stretch(nu: NDArray[np.float64], delta: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sqrt((1.0 + (nu - 1.0) * delta**2) / (1.0 - delta**2))
-
-
-__all__ = [
-    "Bracket", "Isometry", "coherence", "largest_k", "measurement_ratio", "measurements", "noise_amplification",
-    "restricted_isometry", "rip_order", "rip_rate", "rip_threshold",
-]  # fmt: skip

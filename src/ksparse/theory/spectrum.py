@@ -2,8 +2,8 @@ r"""Sparse eigenvalues: how much :math:`x^\top G x` can be for r-sparse x of nor
 
 To find the extremes exactly is to enumerate supports.  Where there are too many, they are bracketed: from inside by
 supports that a search finds, from outside by Gershgorin's discs and by the eigenvalues of the whole matrix (beyond
-3000 rows and columns its largest one is Lanczos' estimate, and says so).  Both the
-restricted isometry constants and the restricted convexity of a loss are read off here.
+3000 rows and columns its largest one is Lanczos' estimate, and says so).  Both the restricted isometry constants and
+the restricted convexity of a loss are read off here.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Spectrum:
         if hasattr(A, "tocsc") and hasattr(A, "nnz"):
             A = A.tocsc()
             values = A.data
-        elif hasattr(A, "matmat") and hasattr(A, "rmatmat"):
+        elif is_operator(A):
             values = np.zeros(0)
         else:
             A = values = np.asarray(A) if isinstance(A, np.ndarray) and A.dtype.kind == "c" else as_real(A, "A")
@@ -79,7 +79,7 @@ class Spectrum:
 
     @property
     def _operator(self) -> bool:
-        return hasattr(self.A, "matmat") and not self._sparse
+        return is_operator(self.A)
 
     def columns(self, which: NDArray[np.intp]) -> NDArray[Any]:
         """Columns of A as a dense array."""
@@ -158,6 +158,11 @@ class Spectrum:
         return low, high, coherence
 
     @property
+    def _comparable(self) -> bool:
+        """Whether all pairs of columns can be compared in reasonable time."""
+        return max(self.n, SORTING) * float(self.p) ** 2 <= GERSHGORIN_WORK
+
+    @property
     def coherence(self) -> float:
         return self._discs[2]
 
@@ -196,7 +201,7 @@ class Spectrum:
         """A number that no eigenvalue of an r × r block is below, and where it comes from."""
         bottom, top, name = self._whole
         options = [(bottom, name if bottom > self.ridge.min() else "a square is not negative")]
-        if max(self.n, SORTING) * float(self.p) ** 2 <= GERSHGORIN_WORK:
+        if self._comparable:
             options.append((float(self._discs[0][r - 1]), "Gershgorin"))
         value, name = max(options)
         return max(value - SLACK * top, float(self.ridge.min())), name
@@ -206,7 +211,7 @@ class Spectrum:
         _, top, name = self._whole
         trace = float(np.sort(self.diagonal)[-r:].sum() - (r - 1) * self.ridge.min())
         options = [(top, name), (trace, "the trace")]
-        if max(self.n, SORTING) * float(self.p) ** 2 <= GERSHGORIN_WORK:
+        if self._comparable:
             options.append((float(self._discs[1][r - 1]), "Gershgorin"))
         value, name = min(options)
         return value + SLACK * top, name
@@ -325,6 +330,11 @@ class Spectrum:
             Bracket(floor, max(found_low, floor), floor_from, low_from),
             Bracket(min(found_high, ceiling), ceiling, high_from, ceiling_from),
         )
+
+
+def is_operator(A: Any) -> bool:
+    """Something that only multiplies, such as a scipy.sparse.linalg.LinearOperator."""
+    return hasattr(A, "rmatmat") and hasattr(A, "matmat") and not hasattr(A, "nnz")
 
 
 def _refuse_infinite(values: NDArray[Any]) -> None:
