@@ -370,3 +370,5 @@ def test_the_summary_escapes_names():
     page = KSparseRegressor(k=4, solver=PGD()).fit(frame, y).summary()._repr_html_()
     assert "<b>a" not in page
     assert "&lt;b&gt;a" in page
+    assert "(intercept)" in page
+    assert page.count("<tr>") == 6

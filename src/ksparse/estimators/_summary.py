@@ -38,21 +38,20 @@ class Summary:
         title = f"{type(model).__name__}: {features}, objective {model.objective_:.6g}"
         return cls(title, rows, constants)
 
+    def _cells(self) -> list[tuple[str, ...]]:
+        """The table with its head, as text; the output has a column only where there are several."""
+        rows = [("output", "feature", "coefficient", "worth")]
+        rows += [(output, name, f"{w:.6g}", f"{u:.3g}") for output, name, w, u in self.rows]
+        rows += [(output, "(intercept)", f"{b:.6g}", "") for output, b in self.intercepts.items()]
+        return [row if len(self.intercepts) > 1 else row[1:] for row in rows]
+
     def __str__(self) -> str:
-        several = len(self.intercepts) > 1
-        rows = [("output",) * several + ("feature", "coefficient", "worth")]
-        rows += [((output,) if several else ()) + (name, f"{w:.6g}", f"{u:.3g}") for output, name, w, u in self.rows]
-        rows += [
-            ((output,) if several else ()) + ("(intercept)", f"{b:.6g}", "") for output, b in self.intercepts.items()
-        ]
-        return "\n".join([self.title, table(rows, 1 + several), CAUTION])
+        return "\n".join([self.title, table(self._cells(), 1 + (len(self.intercepts) > 1)), CAUTION])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><td>{html.escape(output)}</td><td>{html.escape(name)}</td><td>{w:.6g}</td><td>{u:.3g}</td></tr>"
-            for output, name, w, u in self.rows
-        )
-        head = "<tr><th>output</th><th>feature</th><th>coefficient</th><th>worth</th></tr>"
-        return f"<table><caption>{html.escape(self.title)}</caption>{head}{body}</table><p>{CAUTION}</p>"
+        head, *body = [[html.escape(cell) for cell in row] for row in self._cells()]
+        lines = [f"<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"]
+        lines += [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body]
+        return f"<table><caption>{html.escape(self.title)}</caption>{''.join(lines)}</table><p>{CAUTION}</p>"
