@@ -46,11 +46,14 @@ def test_beta_is_the_formula_of_each_regime(c, share, m, nu, alpha):
 def test_both_regimes_agree_at_the_boundary(c, share, m, alpha, grad_norm, radius):
     L, eta = c * alpha, share / (c * alpha)
     nu = theory.optimal_nu(eta, alpha)
-    beta1, beta2, _ = replay(eta, m, nu, L, alpha)
+    beta1, beta2, D = replay(eta, m, nu, L, alpha)
     assert beta1 == pytest.approx(beta2, rel=1e-6)
     if beta2 < 0.999:
-        below, above = (theory.tail(grad_norm, eta, m, nu * t, L, alpha, radius) for t in (1 - 1e-9, 1 + 1e-9))
-        assert above == pytest.approx(below, rel=1e-3)
+        Q = theory.Q(grad_norm, eta, m, nu, L, alpha, radius)
+        tau1 = alpha * Q / (2 * D * (1 - beta1) * m)
+        tau2 = Q / (2 * nu * eta * (1 - 2 * eta * L) * (1 - beta2) * m)
+        assert tau1 == pytest.approx(tau2, rel=1e-5)
+        assert theory.tail(grad_norm, eta, m, nu, L, alpha, radius) == pytest.approx(tau2, rel=1e-5)
 
 
 @given(conditions, shares, st.integers(1, 10**5))
