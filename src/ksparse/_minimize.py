@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ._validate import check_choice, check_count, check_generator, check_number
+from .matrix import Scaled
 from .problem import Problem
 from .result import Progress, Result
 from .solvers import HTSVRG, SOLVERS
@@ -99,6 +100,8 @@ def minimize(
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
+    if isinstance(A, Scaled) and not getattr(solver, "reads_scaled", False):
+        A = A.copy()
     k = check_count(k, "k")
     rng = check_generator(random_state)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)

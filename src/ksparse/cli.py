@@ -139,7 +139,7 @@ def plan(
         if standardize:
             from .estimators._scaling import Scaling
 
-            A = Scaling(A, None, True).rows
+            A = Scaling(A, None, True).view.copy()
         with progress(not as_json and sys.stderr.isatty()) as callback:
             chosen = theory.plan(
                 A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,

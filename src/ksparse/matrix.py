@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ._jit import FINITE, SUMS, generic, inner
 from ._validate import as_real
 
-TILE = 2048  # columns summed at a time in `add_rows`: the sums stay in the first-level cache
-
 
 class CSR(NamedTuple):
     """Sparse rows: row i holds ``data[p]`` at column ``indices[p]`` for ``indptr[i] <= p < indptr[i+1]``.
@@ -33,6 +31,27 @@ class CSR(NamedTuple):
 
 
 Rows = np.ndarray | CSR
+
+
+class Scaled(NamedTuple):
+    """A matrix seen in other units, (A − centre)·factor column by column; nothing is copied.
+
+    Solvers that can read it so say ``reads_scaled``; for the others there is a copy.
+    """
+
+    A: Any
+    centre: NDArray[np.float64]  # zeros for a sparse A, and where there is no intercept
+    factor: NDArray[np.float64]
+
+    def copy(self) -> Any:
+        """As a matrix of its own, in A's precision."""
+        if hasattr(self.A, "tocsr"):
+            Z = self.A.tocsr(copy=True)
+            Z.data = Z.data * self.factor[Z.indices].astype(Z.dtype)
+            return Z
+        Z = np.subtract(self.A, self.centre.astype(self.A.dtype), order="C")
+        Z *= self.factor.astype(self.A.dtype)
+        return Z
 
 
 def shape(rows: Rows) -> tuple[int, int]:
@@ -103,14 +122,15 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def transposed_times(rows: Rows, block: NDArray[np.float64]) -> NDArray[np.float64]:
-    """AᵀB for a dense B, by BLAS or SciPy."""
+def times_rows(block: NDArray[np.float64], rows: Rows, which: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """B·A for a dense B, by BLAS or SciPy; of some rows of A only, if `which` is given."""
     if isinstance(rows, CSR):
         from scipy import sparse
 
         signed = [part.view(np.dtype(part.dtype.name[1:])) for part in (rows.indices, rows.indptr)]
-        return np.asarray(sparse.csr_array((rows.data, *signed), shape=shape(rows)).T @ block)
-    return np.asarray(rows.T @ block, dtype=np.float64)
+        A = sparse.csr_array((rows.data, *signed), shape=shape(rows))
+        return np.ascontiguousarray(np.asarray((A if which is None else A[which]).T @ block.T).T)
+    return np.asarray(block @ (rows if which is None else rows[which]), dtype=np.float64)
 
 
 # --- a row against the slots -----------------------------------------------------------------------------------------
@@ -196,20 +216,17 @@ def add_rows(rows, low, high, scale, coef, total):
 
 @add_rows.rule(np.ndarray)
 def _(rows, low, high, scale, coef, total):
-    d = total.size
-    for left in range(0, d, TILE):
-        right = min(left + TILE, d)
-        i = low
-        while i + 4 <= high:  # four rows at a time: a quarter of the traffic to `total`
-            c0, c1, c2, c3 = scale * coef[i], scale * coef[i + 1], scale * coef[i + 2], scale * coef[i + 3]
-            for j in range(left, right):
-                total[j] += (c0 * rows[i, j] + c1 * rows[i + 1, j]) + (c2 * rows[i + 2, j] + c3 * rows[i + 3, j])
-            i += 4
-        while i < high:
-            c = scale * coef[i]
-            for j in range(left, right):
-                total[j] += c * rows[i, j]
-            i += 1
+    i = low
+    while i + 4 <= high:  # four rows at a time: a quarter of the traffic to `total`
+        c0, c1, c2, c3 = scale * coef[i], scale * coef[i + 1], scale * coef[i + 2], scale * coef[i + 3]
+        for j in range(total.size):
+            total[j] += (c0 * rows[i, j] + c1 * rows[i + 1, j]) + (c2 * rows[i + 2, j] + c3 * rows[i + 3, j])
+        i += 4
+    while i < high:
+        c = scale * coef[i]
+        for j in range(total.size):
+            total[j] += c * rows[i, j]
+        i += 1
 
 
 @add_rows.rule(CSR)
@@ -227,26 +244,25 @@ def add_moments(rows, low, high, slope, bend, g, a, q):
 
 @add_moments.rule(np.ndarray)
 def _(rows, low, high, slope, bend, g, a, q):
-    d = g.size
-    for left in range(0, d, TILE // 4):  # three sums that stay in the first-level cache
-        right = min(left + TILE // 4, d)
-        i = low
-        while i + 2 <= high:
-            s0, s1, b0, b1 = slope[i], slope[i + 1], bend[i], bend[i + 1]
-            for j in range(left, right):
-                v0, v1 = rows[i, j], rows[i + 1, j]
-                t0, t1 = b0 * v0, b1 * v1
-                g[j] += s0 * v0 + s1 * v1
-                a[j] += t0 + t1
-                q[j] += t0 * v0 + t1 * v1
-            i += 2
-        while i < high:
-            for j in range(left, right):
-                v = rows[i, j]
-                g[j] += slope[i] * v
-                a[j] += bend[i] * v
-                q[j] += bend[i] * v * v
-            i += 1
+    i = low
+    while i + 4 <= high:
+        s0, s1, s2, s3 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3]
+        b0, b1, b2, b3 = bend[i], bend[i + 1], bend[i + 2], bend[i + 3]
+        for j in range(g.size):
+            v0, v1, v2, v3 = rows[i, j], rows[i + 1, j], rows[i + 2, j], rows[i + 3, j]
+            t0, t1, t2, t3 = b0 * v0, b1 * v1, b2 * v2, b3 * v3
+            g[j] += (s0 * v0 + s1 * v1) + (s2 * v2 + s3 * v3)
+            a[j] += (t0 + t1) + (t2 + t3)
+            q[j] += (t0 * v0 + t1 * v1) + (t2 * v2 + t3 * v3)
+        i += 4
+    while i < high:
+        s, b = slope[i], bend[i]
+        for j in range(g.size):
+            v = rows[i, j]
+            g[j] += s * v
+            a[j] += b * v
+            q[j] += b * v * v
+        i += 1
 
 
 @add_moments.rule(CSR)

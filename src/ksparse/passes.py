@@ -79,6 +79,25 @@ def largest_squares(rows: Rows, r: int, kept: NDArray[np.int64]) -> NDArray[np.f
     return out
 
 
+def row_sums(
+    rows: Rows, slope: NDArray[np.float64], bend: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Σ slope_i·a_i, Σ bend_i·a_i and Σ bend_i·a_i² (entry by entry); without a bend the first alone."""
+    d, both = shape_of(rows)[1], bend.size > 0
+
+    def part(bounds: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        sums = np.zeros(d), np.zeros(d if both else 0), np.zeros(d if both else 0)
+        moments(rows, bounds[0], bounds[1], slope, bend, *sums)
+        return sums
+
+    each = ordered_map(part, parts(rows))
+    total = next(each)
+    for sums in each:
+        for mine, more in zip(total, sums, strict=True):
+            mine += more
+    return total
+
+
 def _explain_infinite(rows: Rows, i: int) -> None:
     if isinstance(rows, CSR):
         part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
@@ -199,7 +218,9 @@ def moments(rows, low, high, slope, bend, g, a, q):
 
 
 @kernel
-def take_columns(rows, which, column, slot_of, member, out):
-    """out[r, s] = the entry of row which[r] in column[s]."""
-    for r in range(which.size):
-        gather(rows, which[r], column, 0, slot_of, member, out[r])
+def take_columns(rows, column, slot_of, member, centre, factor, a, out):
+    """out[s, i] = the entry of row i in column[s], less its centre, times its factor."""
+    for i in range(out.shape[1]):
+        gather(rows, i, column, 0, slot_of, member, a)
+        for s in range(column.size):
+            out[s, i] = (a[s] - centre[s]) * factor[s]

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import losses
 from ._threads import ordered_map
 from ._validate import check_flag, check_number, check_vector
-from .matrix import Rows, as_rows, entries, reads_whole_rows
+from .matrix import Rows, Scaled, as_rows, entries, reads_whole_rows
 from .matrix import shape as shape_of
 from .operators import hard_threshold, project_ball
 from .passes import BLOCK, largest_squares, norms, parts, slot_curvature, start_curvature, sweep
@@ -86,6 +86,7 @@ class Problem:
     row_max: NDArray[np.float64]
     row_square: NDArray[np.float64]
     kept_square: NDArray[np.float64]
+    units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # centre and factor: the columns are a·f − c·f
 
     @classmethod
     def create(
@@ -104,7 +105,8 @@ class Problem:
     ) -> Problem:
         """Check everything, convert what is not in shape, and take the rows' norms in one pass."""
         loss = losses.resolve(loss)
-        rows = as_rows(A)
+        units = (A.centre, A.factor) if isinstance(A, Scaled) else None
+        rows = as_rows(A.A if isinstance(A, Scaled) else A)
         n, d = shape_of(rows)
         if n == 0 or d == 0:
             raise ValueError(f"A must have at least one row and one column, got shape ({n}, {d})")
@@ -118,8 +120,9 @@ class Problem:
         intercept, positive = check_flag(intercept, "intercept"), check_flag(positive, "positive")
         radius = check_number(radius, "radius", strict=True, infinite=True)
         kept = _check_kept(always_keep, d)
-        row_norms = norms(rows, kept)
-        return cls(rows, y, weight, offset, loss, l2, kept, intercept, positive, radius, *row_norms)
+        # whoever found the units has looked at all entries; what reads scaled rows needs no norms
+        row_norms = norms(rows, kept) if units is None else (np.empty(0),) * 3
+        return cls(rows, y, weight, offset, loss, l2, kept, intercept, positive, radius, *row_norms, units)
 
     @property
     def n(self) -> int:
@@ -200,8 +203,19 @@ class Problem:
 
     def objective(self, slots: Slots) -> float:
         """F at an iterate: a pass over its columns only."""
-        total, _ = self._sweep(slots, np.empty(self.n), np.empty(0))
+        total, _ = self._sweep(self._as_stored(slots), np.empty(self.n), np.empty(0))
         return total + self.ridge(slots)
+
+    def _as_stored(self, slots: Slots) -> Slots:
+        """The iterate for the columns as they are stored, where they are seen in other units."""
+        if self.units is None:
+            return slots
+        centre, factor = (part[slots.column[self.first :]] for part in self.units)
+        x = slots.x.copy()
+        x[self.first :] *= factor
+        if self.intercept:
+            x[0] -= float(centre @ x[1:])
+        return slots._replace(x=x)
 
     def ridge(self, slots: Slots) -> float:
         if self.l2 == 0.0:  # also where x has overflowed

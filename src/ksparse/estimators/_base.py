@@ -115,7 +115,7 @@ class KSparseEstimator(BaseEstimator):
         self.k_ = self._count(d - kept.size)
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
-        Z = scaling.rows if scaling else X
+        Z = scaling.view if scaling else X
         x0 = None if start is None else _start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = minimize(
@@ -127,31 +127,36 @@ class KSparseEstimator(BaseEstimator):
         if result.status in ("diverged", "stalled", "stage limit", "time limit"):
             warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
         w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
-        return result, w, b, self._worth(Z, target, weight, offset, result)
+        S = result.support
+        block = np.asarray(X[:, S].toarray() if hasattr(X, "tocsr") else X[:, S], dtype=np.float64)
+        if scaling:
+            block = (block - scaling.centre[S]) * scaling.factor[S]  # the centre is the intercept's affair
+        worth = np.zeros(d)
+        worth[S] = self._worth(block, target, weight, offset, result.x[S], scaling.to_scaled(w, b)[1] if scaling else b)
+        return result, w, b, worth
 
     def _seed(self) -> Any:
         if isinstance(self.random_state, np.random.RandomState):  # scikit-learn hands these around
             return int(self.random_state.randint(2**31 - 1))
         return self.random_state
 
-    def _worth(self, Z: Any, target: Any, weight: Any, offset: Any, result: Result) -> NDArray[np.float64]:
-        """By how much the objective would rise without a column, the others refitted (to second order); 0 elsewhere."""
-        S, worth = result.support, np.zeros(Z.shape[1])
-        if S.size == 0:
-            return worth
-        block = np.asarray(Z[:, S].toarray() if hasattr(Z, "tocsr") else Z[:, S], dtype=np.float64)
+    def _worth(
+        self, block: NDArray[np.float64], target: Any, weight: Any, offset: Any, x: NDArray[np.float64], constant: float
+    ) -> NDArray[np.float64]:
+        """By how much the objective would rise without each of the columns, the others refitted (to second order)."""
+        if x.size == 0:
+            return np.zeros(0)
         problem = Problem.create(
             block, target, loss=self.loss, sample_weight=weight, offset=offset, l2=float(self.l2),
             intercept=bool(self.fit_intercept),
         )  # fmt: skip
-        z = block @ result.x[S] + result.intercept + problem.offset
+        z = block @ x + constant + problem.offset
         bend = problem.weight * curvatures(problem.loss, z, problem.y)
         if problem.intercept and bend.sum() > 0:
             block = block - bend @ block / bend.sum()
-        hessian = (block * bend[:, np.newaxis]).T @ block / problem.n + problem.l2 * np.eye(S.size)
+        hessian = (block * bend[:, np.newaxis]).T @ block / problem.n + problem.l2 * np.eye(x.size)
         spread = np.linalg.pinv(hessian, hermitian=True).diagonal()
-        worth[S] = 0.5 * result.x[S] ** 2 / np.maximum(spread, 1e-300)
-        return worth
+        return 0.5 * x**2 / np.maximum(spread, 1e-300)
 
     # --- using ---------------------------------------------------------------------------------------------------
     def _linear(self, X: Any) -> NDArray[Any]:

@@ -6,34 +6,51 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
 
-from ..matrix import as_rows
-from ..passes import moments
+from ..matrix import Scaled, as_rows
+from ..passes import row_sums
 
 FLAT = 1e-12  # of a column's mean square: a variance below it is rounding
+FAR = 1e8  # of the variance: a mean square above it is centred first, or the variance is mostly rounding
 SAFE = 1e100  # mean squares up to which nothing overflows, and whose inverses are no less safe
 
 
 class Scaling:
-    """`rows` = (X − centre)·factor, column by column; for sparse rows, and without an intercept, the centre is zero."""
+    """`view` = (X − centre)·factor, column by column; for sparse rows, and without an intercept, the centre is zero.
+
+    One pass over X, and no copy, unless a column is so large, so small or so far from zero that its squares would
+    not be floats to be trusted.
+    """
 
     def __init__(self, X: Any, weight: NDArray[np.float64] | None, intercept: bool) -> None:
         share = np.full(X.shape[0], 1.0 / X.shape[0]) if weight is None else weight / weight.sum()
-        unit = np.ones(X.shape[1])
+        d = X.shape[1]
+        unit, shift = np.ones(d), np.zeros(d)
         mean, square = _moments(X, share)
-        extreme = np.flatnonzero(~((square > 1.0 / SAFE) & (square < SAFE)))
-        if extreme.size:  # first to a size whose squares are floats; a column of zeros stays as it is
+        if not (np.isfinite(mean).all() and np.isfinite(square).all()):
+            assert_all_finite(X, input_name="X")
+        zero = (mean == 0.0) & (square == 0.0)
+        extreme = np.flatnonzero(~zero & ~((square > 1.0 / SAFE) & (square < SAFE)))
+        if extreme.size:  # first to a size whose squares are floats
             largest = abs(X[:, extreme]).max(axis=0)
             largest = np.ravel(largest.toarray() if hasattr(largest, "toarray") else largest).astype(np.float64)
             unit[extreme] = np.where(largest > 0.0, largest, 1.0)
             if (unit != 1.0).any():
-                X = _scaled(X, np.zeros(unit.size), 1.0 / unit)
+                X = Scaled(X, shift, 1.0 / unit).copy()
                 mean, square = _moments(X, share)
         spread = square - mean**2 if intercept else square
         usable = spread > FLAT * square
+        far = np.flatnonzero(usable & (square > FAR * spread))
+        if far.size and not hasattr(X, "tocsr"):
+            shift[far] = mean[far]
+            X = Scaled(X, shift, np.ones(d)).copy()
+            mean, square = _moments(X, share)
+            spread = square - mean**2
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
-        centre = np.zeros(unit.size) if _is_sparse(X) or not intercept else mean
-        self.rows, self.centre, self.factor = _scaled(X, centre, factor), centre * unit, factor / unit
+        centre = np.zeros(d) if hasattr(X, "tocsr") or not intercept else mean
+        self.view = Scaled(X, centre, factor)
+        self.centre, self.factor = (centre + shift) * unit, factor / unit
 
     def to_original(self, v: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
         """Coefficients and intercept for the columns as they were."""
@@ -45,23 +62,7 @@ class Scaling:
         return np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0), constant + float(self.centre @ w)
 
 
-def _is_sparse(X: Any) -> bool:
-    return hasattr(X, "tocsr")
-
-
-def _scaled(X: Any, centre: NDArray[np.float64], factor: NDArray[np.float64]) -> Any:
-    """(X − centre)·factor in a copy of X, of its own precision; a sparse X has no centre."""
-    if _is_sparse(X):
-        Z = X.tocsr(copy=True)
-        Z.data = Z.data * factor[Z.indices].astype(Z.dtype)
-        return Z
-    Z = np.subtract(X, centre.astype(X.dtype), order="C")
-    Z *= factor.astype(X.dtype)
-    return Z
-
-
 def _moments(X: Any, share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The weighted mean and mean square of every column, in one pass."""
-    g, mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    moments(as_rows(X), 0, X.shape[0], share, share, g, mean, square)
+    mean, _, square = row_sums(as_rows(X), share, share)  # this mean is NaN too if a row of weight zero is
     return mean, square

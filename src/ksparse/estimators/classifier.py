@@ -95,7 +95,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Learn from rows X and labels y of any kind."""
         self._loss_name()
-        X, y = self._check_rows(X, y)
+        X, y = self._check_rows(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
         check_classification_targets(y)
         classes, index = np.unique(y, return_inverse=True)
         if classes.size < 2:

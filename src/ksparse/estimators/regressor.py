@@ -113,7 +113,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
         """Learn from rows X and targets y; `offset` is added to every prediction in the loss (for rates of counts)."""
         loss = self._loss_name()
-        X, y = self._check_rows(X, y, y_numeric=True)
+        X, y = self._check_rows(X, y, y_numeric=True, ensure_all_finite=not self.standardize)
         y = np.asarray(y, dtype=np.float64)
         if loss == "poisson" and (y < 0).any():
             raise ValueError(f"y must not be negative for loss='poisson', got {y.min():g}")

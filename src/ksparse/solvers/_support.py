@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from .._threads import ordered_map
-from ..passes import look_at_rows, moments, parts, take_columns
+from ..matrix import times_rows
+from ..passes import look_at_rows, row_sums, take_columns
 from ..problem import Problem
 
 Array = NDArray[np.float64]
@@ -26,10 +26,15 @@ FLAT = 1e-7  # of a mean square: a variance below it is none
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
 
 
-def weighted_gram(block: Array, weight: Array) -> Array:
-    """BᵀWB; of one array with itself, which BLAS does in half the time."""
-    scaled = block * np.sqrt(weight)[:, np.newaxis]
-    return scaled.T @ scaled
+Hessian = tuple[Array, Array, float]
+
+
+class Starts(NamedTuple):
+    """Coefficients and constants from which a refit may start; the others, if F is above `ruined` at all the first."""
+
+    first: list[tuple[Array, float]]
+    others: list[tuple[Array, float]]
+    ruined: float = math.inf
 
 
 @dataclass
@@ -42,94 +47,161 @@ class Fit:
     objective: float
     slope: Array  # w̃φ' of every row
     bend: Array  # w̃φ''
+    seen: tuple[Array, Array] | None = None  # what `Ground.gradient` gave
+
+
+class Store:
+    """Columns of the problem as dense rows, those used last."""
+
+    def __init__(self, problem: Problem, size: int) -> None:
+        self.problem, self.size = problem, size
+        self._dense = np.empty((0, problem.n))
+        self._slot: dict[int, int] = {}
+
+    def take(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None) -> Array:
+        """A copy of some columns, of some rows or all."""
+        new = [j for j in columns.tolist() if j not in self._slot]
+        if len(self._slot) + len(new) > len(self._dense):
+            self._dense = np.empty((max(self.size, columns.size), self.problem.n))
+            self._slot, new = {}, columns.tolist()
+        if new:
+            first = len(self._slot)
+            self._read(np.array(new, dtype=np.int64), self._dense[first : first + len(new)])
+            self._slot.update(zip(new, range(first, first + len(new)), strict=True))
+        slots = np.array([self._slot[j] for j in columns.tolist()], dtype=np.int64)
+        return self._dense[slots] if rows is None else self._dense[np.ix_(slots, rows)]
+
+    def _read(self, columns: NDArray[np.int64], out: Array) -> None:
+        problem, count = self.problem, columns.size
+        slot_of = np.full(problem.d, -1, dtype=np.int32)
+        slot_of[columns] = np.arange(count, dtype=np.int32)
+        member = np.zeros((problem.d + 63) // 64, dtype=np.uint64)
+        np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
+        centre, factor = np.zeros(count), np.ones(count)
+        if problem.units is not None:
+            centre, factor = problem.units[0][columns], problem.units[1][columns]
+        take_columns(problem.rows, columns, slot_of, member, centre, factor, np.empty(count), out)
 
 
 class Ground:
-    """The problem, seen by columns."""
+    """The problem, seen by columns (in the problem's units, if it has any)."""
 
-    def __init__(self, problem: Problem, check: Any) -> None:
+    def __init__(self, problem: Problem, check: Any, store: int) -> None:
         self.problem, self.check = problem, check
         self.passes = 0
         bound = losses.curvature_bound(problem.loss)
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self._steepest = bound if math.isfinite(bound) else 1.0
-        self._curvature: tuple[Array, Array] | None = None
+        self._damping = DAMPING  # that the last fit began with
+        self._rows_of: dict[int, int] = {}  # of the columns whose products with all others are known
+        self._products = np.empty((0, problem.d))
+        self._store = Store(problem, store)
+
+    # --- all columns ---------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def spread(self) -> Array:
+        """The variance of every column (its mean square, without an intercept); zero for those that have none."""
+        problem = self.problem
+        if problem.units is not None:
+            return np.where(problem.units[1] > 0.0, 1.0, 0.0)
+        self.passes += 1
+        mean, _, square = row_sums(problem.rows, problem.weight, problem.weight)
+        spread = square / problem.n - ((mean / problem.n) ** 2 if problem.intercept else 0.0)
+        return np.where(spread > FLAT * square / problem.n, spread, 0.0)
+
+    def gradient(self, fit: Fit) -> tuple[Array, Array]:
+        """∇F, and the curvature of every column by itself: one pass over the rows, or none."""
+        self.check()
+        if fit.seen is not None:
+            return fit.seen
+        problem = self.problem
+        if self.quadratic:
+            g = self._first_gradient + fit.x @ self.products(fit.columns)
+            own = self.spread + problem.l2
+        else:
+            self.passes += 1
+            g, a, q = self._sums(fit.slope, fit.bend)
+            total = float(fit.bend.mean())
+            own = np.maximum(q - (a * a / total if problem.intercept and total > 0 else 0.0), 0.0)
+            own += DAMPING * self._steepest * self.spread + problem.l2  # where no row is curved, a little is assumed
+        g[fit.columns] += problem.l2 * fit.x
+        fit.seen = g, own
+        return fit.seen
 
     @functools.cached_property
-    def _spread(self) -> tuple[Array, NDArray[np.bool_]]:
-        """The variance of every column (its mean square, without an intercept), and which ones have none."""
-        n = self.problem.n
-        _, mean, square = self._sums(np.zeros(n), self.problem.weight)
-        spread = square / n - ((mean / n) ** 2 if self.problem.intercept else 0.0)
-        flat = spread <= FLAT * square / n
-        return np.where(flat, 0.0, spread), flat
-
-    @property
-    def flat(self) -> NDArray[np.bool_]:
-        """Columns that are constant (or zero): nothing beside the intercept."""
-        return self._spread[1]
-
-    def block(self, columns: NDArray[np.int64], which: NDArray[np.int64] | None = None) -> Array:
-        """Columns as a dense array, of all rows or of some."""
-        problem = self.problem
-        which = np.arange(problem.n) if which is None else which
-        slot_of = np.full(problem.d, -1, dtype=np.int32)
-        slot_of[columns] = np.arange(columns.size, dtype=np.int32)
-        member = np.zeros((problem.d + 63) // 64, dtype=np.uint64)
-        np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
-        out = np.empty((which.size, columns.size))
-        if out.size:
-            take_columns(problem.rows, which, columns, slot_of, member, out)
-        return out
-
-    def gradient(self, fit: Fit) -> tuple[Array, Array, Array]:
-        """∇F on all columns, and the mean of w̃φ''a and of w̃φ''a²: one pass over the rows."""
-        self.check()
+    def _first_gradient(self) -> Array:
+        """Of the squared loss, at nothing but the intercept."""
         self.passes += 1
-        n = self.problem.n
-        if self.quadratic and self._curvature is not None:
-            (g, _, _), (a, q) = self._sums(fit.slope, NONE), self._curvature
-        else:
-            g, a, q = self._sums(fit.slope, fit.bend)
-            a /= n
-            q /= n
-            self._curvature = (a, q)
-        g /= n
-        g[fit.columns] += self.problem.l2 * fit.x
-        return g, a, q
+        problem = self.problem
+        slope = problem.offset - problem.y
+        if problem.intercept:
+            slope = slope - np.average(slope, weights=problem.weight)
+        return self._sums(problem.weight * slope, NONE)[0]
 
     def _sums(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
-        d, rows = self.problem.d, self.problem.rows
-        both = bend.size > 0
+        """The means over the rows of slope·a, bend·a and bend·a²."""
+        problem, n = self.problem, self.problem.n
+        g, a, q = row_sums(problem.rows, slope, bend)
+        if problem.units is not None:
+            centre, factor = problem.units
+            g = (g - slope.sum() * centre) * factor
+            if bend.size:
+                q = (q + centre * (bend.sum() * centre - 2.0 * a)) * factor**2
+                a = (a - bend.sum() * centre) * factor
+        return g / n, a / n, q / n
 
-        def part(bounds: tuple[int, int]) -> tuple[Array, Array, Array]:
-            sums = np.zeros(d), np.zeros(d if both else 0), np.zeros(d if both else 0)
-            moments(rows, bounds[0], bounds[1], slope, bend, *sums)
-            return sums
+    def products(self, columns: NDArray[np.int64]) -> Array:
+        """Covariances (mean products, without an intercept) of some columns with all: each computed once in a run."""
+        new = np.array([j for j in columns.tolist() if j not in self._rows_of], dtype=np.int64)
+        if new.size:
+            more = self.cross(self.block(new), self.problem.weight)
+            self._rows_of.update(
+                zip(new.tolist(), range(len(self._products), len(self._products) + new.size), strict=True)
+            )
+            self._products = np.concatenate([self._products, more])
+        return self._products[[self._rows_of[j] for j in columns.tolist()]]
 
-        total: tuple[Array, Array, Array] | None = None
-        for sums in ordered_map(part, parts(rows)):
-            if total is None:
-                total = sums
-            else:
-                for mine, more in zip(total, sums, strict=True):
-                    mine += more
-        assert total is not None
-        return total
+    def cross(self, block: Array, bend: Array, which: NDArray[np.int64] | None = None) -> Array:
+        """The means over the rows of bend·b·a for the columns b of a block and all a, centred if there is an intercept;
+        block and bend are those of the rows `which`."""
+        self.check()
+        self.passes += 1
+        problem = self.problem
+        if problem.intercept and bend.sum() > 0:
+            block = block - (block @ bend / bend.sum())[:, np.newaxis]
+        out = times_rows(block * bend, problem.rows, which)
+        if problem.units is not None:  # their centre is not felt: it is zero, or the block is centred
+            out *= problem.units[1]
+        out /= problem.n
+        return out
 
-    def heavy_rows(self, bend: Array) -> NDArray[np.int64]:
-        """The rows that hold nearly all of the curvature; a row of weight two is judged as two rows would be."""
+    # --- some columns --------------------------------------------------------------------------------------------
+    def block(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> Array:
+        """Columns as a dense array, a row each; of some rows of the data only, if they are given."""
+        return self._store.take(columns, rows)
+
+    def heavy(self, bend: Array) -> NDArray[np.int64] | None:
+        """The rows that hold nearly all of the curvature (a row of weight two is judged as two rows would be); None
+        for all rows."""
+        if self.quadratic:
+            return None
         return np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
 
-    def damping(self, columns: NDArray[np.int64]) -> Array:
-        """The most curvature each column can have: what Levenberg's damping is a share of."""
-        return self._steepest * self._spread[0][columns]
+    def gram(self, part: Array, bend: Array) -> tuple[Array, Array]:
+        """The mean of bend·bbᵀ over the columns b of `part`, centred if there is an intercept, and their centre; the
+        part is used up."""
+        centre = np.zeros(part.shape[0])
+        if self.problem.intercept and bend.sum() > 0:
+            centre = part @ bend / bend.sum()
+            part -= centre[:, np.newaxis]  # with their own mean: the matrix stays positive
+        part *= np.sqrt(bend)
+        return part @ part.T / self.problem.n, centre  # of one array with itself, which BLAS does in half the time
 
     # --- Newton --------------------------------------------------------------------------------------------------
     def empty_fit(self, steps: int = 20) -> Fit:
         """The intercept and the kept columns alone."""
         kept = self.problem.kept
-        return self.newton(kept, [(np.zeros(kept.size), self._first_constant())], steps)
+        return self.newton(kept, Starts([(np.zeros(kept.size), self._first_constant())], []), steps)
 
     def _first_constant(self) -> float:
         """A constant to start from; Newton does the rest."""
@@ -141,14 +213,14 @@ class Ground:
     def newton(
         self,
         columns: NDArray[np.int64],
-        starts: list[tuple[Array, float]],
+        starts: Starts,
         steps: int = 50,
         tol: float = 1e-10,
         hopeless: float = math.inf,
         polish: bool = False,
     ) -> Fit:
-        """Minimise F over some columns from the best of `starts` (coefficients and constant); give up where F will stay
-        above `hopeless`.  To `polish` is to take all rows into the Hessian, and to go on where F no longer tells.
+        """Minimise F over some columns from the best of `starts`; give up where F will stay above `hopeless`.  To
+        `polish` is to take all rows into the Hessian, and to go on where F no longer tells.
         """
         problem, block = self.problem, self.block(columns)
         n, l2 = problem.n, problem.l2
@@ -158,78 +230,88 @@ class Ground:
             total = look_at_rows(problem.loss, z, problem.y, problem.weight, slope, bend)
             return total / n + 0.5 * l2 * float(x @ x), slope, bend
 
-        tried = []
-        for x, constant in starts:
-            z = block @ x + constant + problem.offset
-            tried.append((*look(x, z), x, constant, z))
-        finite = [point for point in tried if math.isfinite(point[0])] or tried[-1:]
+        def begin(start: tuple[Array, float]) -> tuple[float, Array, Array, Array, float, Array]:
+            z = start[0] @ block + (start[1] + problem.offset)
+            return *look(start[0], z), *start, z
+
+        points = [begin(start) for start in starts.first]
+        if not min(point[0] for point in points) <= starts.ruined:
+            points += [begin(start) for start in starts.others]
+        finite = [point for point in points if math.isfinite(point[0])] or points[-1:]
         objective, slope, bend, x, constant, z = min(finite, key=lambda point: point[0])
         least = 1e-3 * DAMPING if polish else DAMPING
-        share, blind, fresh = least, 0, False
-        squares = NONE if self.quadratic else block * block
-        for _ in range(steps):
+        share = least if polish or self.quadratic else max(least, 0.1 * self._damping)
+        blind, fresh, last = 0, False, math.inf
+        for step in range(steps):
             self.check()
-            gradient = block.T @ slope / n + l2 * x
+            gradient = block @ slope / n + l2 * x
             pull = float(slope.mean()) if problem.intercept else 0.0
             if not fresh:
-                hessian, centre, weight = self._hessian(block, squares, bend, polish)
-            own = self.damping(columns)
-            moved = None
+                hessian = self._hessian(columns, block, bend, polish)
+            dx, shift, promise = self._direction(columns, gradient, pull, hessian, least)
+            if promise <= tol * abs(objective) or objective - promise > hopeless:  # at the bottom, or too far from it
+                break
+            if polish and promise <= 1e-7 * abs(objective) and promise > 0.05 * last:
+                break  # no longer Newton's pace: something runs away, and may
+            last, moved = promise, None
+            if share > least:
+                dx, shift, promise = self._direction(columns, gradient, pull, hessian, share)
             while moved is None:
-                # the intercept is damped too, and eliminated: of its curvature the part `free` is not damping
-                damping = 1e-12 if self.quadratic else share
-                stiff = weight + (0.0 if self.quadratic else share * self._steepest)
-                free = weight / stiff
-                damped = hessian + np.diag(damping * own + l2) + (weight * (1.0 - free)) * np.outer(centre, centre)
-                try:
-                    dx = -np.linalg.solve(damped, gradient - free * pull * centre)
-                except np.linalg.LinAlgError:
-                    dx = np.full(x.size, np.nan)
-                shift = -pull / stiff - free * float(centre @ dx) if problem.intercept else 0.0
-                promise = -(float(gradient @ dx) + pull * shift)
-                if promise <= tol * abs(objective):  # at the bottom
-                    break
-                new_z = z + block @ dx + shift
+                new_z = z + (dx @ block + shift)
                 trial = look(x + dx, new_z)
                 if trial[0] <= objective - 1e-3 * promise:
                     moved = trial
                 elif polish and promise <= 1e-12 * abs(objective):  # beneath the rounding of F
                     blind += 1
-                    moved = trial if trial[0] <= objective * (1.0 + 1e-13) and blind <= 4 else None
-                    if moved is None:
+                    if trial[0] > objective * (1.0 + 1e-13) or blind > 4:
                         break
+                    moved = trial
                 elif share >= MOST_DAMPING:
                     break
                 else:
                     share *= 10.0
+                    dx, shift, promise = self._direction(columns, gradient, pull, hessian, share)
             if moved is None:
                 break
+            if step == 0:
+                self._damping = share
             # where the quadratic foretold the step well, its Hessian serves another one
             fresh = not fresh and not polish and abs((objective - moved[0]) / (0.5 * promise) - 1.0) < 0.3
             x, z, constant = x + dx, new_z, constant + shift
             objective, slope, bend = moved
             share = max(0.1 * share, least)
-            if self.quadratic or (share <= 10 * DAMPING and objective - 0.6 * promise > hopeless):
+            if self.quadratic:
                 break
         return Fit(columns, x, constant, objective, slope, bend)
 
-    def _hessian(self, block: Array, squares: Array, bend: Array, whole: bool) -> tuple[Array, Array, float]:
+    def _direction(
+        self, columns: NDArray[np.int64], gradient: Array, pull: float, hessian: Hessian, share: float
+    ) -> tuple[Array, float, float]:
+        """A damped Newton step, its shift of the constant, and twice the fall that the quadratic foretells.
+
+        The damping is a share of the most curvature that each column can have.  The intercept is damped too, and
+        eliminated: of its curvature the part `free` is not damping.
+        """
+        matrix, centre, weight = hessian
+        free, stiff = 1.0, weight
+        if not self.quadratic:
+            stiff = weight + share * self._steepest
+            free = weight / stiff
+        damped = matrix + (weight * (1.0 - free)) * np.outer(centre, centre)
+        most = self._steepest * self.spread[columns]
+        damped.flat[:: columns.size + 1] += (1e-12 if self.quadratic else share) * most + self.problem.l2
+        try:
+            dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            dx = np.full(columns.size, np.nan)
+        shift = -pull / stiff - free * float(centre @ dx) if self.problem.intercept else 0.0
+        return dx, shift, -(float(gradient @ dx) + pull * shift)
+
+    def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
         """XᵀHX/n of the rows that matter, without the ridge; its centre, if there is an intercept; the mean of H."""
-        n = self.problem.n
-        if self.quadratic or whole:
-            part, heavy = block, bend
-        else:
-            which = self.heavy_rows(bend)
-            part, heavy = block[which], bend[which]
-        weight = float(heavy.sum())
-        centre = np.zeros(block.shape[1])
-        if self.problem.intercept and weight > 0:
-            centre = heavy @ part / weight
-            part = part - centre
-        hessian = weighted_gram(part, heavy) / n
-        if not (self.quadratic or whole):  # what the light rows hold, at least on the diagonal
-            own = bend @ squares / n
-            if self.problem.intercept:
-                own -= (bend @ block / n) ** 2 / max(float(bend.mean()), 1e-300)
-            np.fill_diagonal(hessian, np.maximum(hessian.diagonal(), own))
-        return hessian, centre, weight / n
+        at = None if whole else self.heavy(bend)
+        part, heavy = (block.copy(), bend) if at is None else (block[:, at], bend[at])
+        light = (float(bend.sum()) - float(heavy.sum())) / self.problem.n
+        hessian, centre = self.gram(part, heavy)
+        hessian.flat[:: columns.size + 1] += light * self.spread[columns]  # about what the light rows hold
+        return hessian, centre, float(heavy.sum()) / self.problem.n

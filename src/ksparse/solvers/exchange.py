@@ -10,15 +10,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..matrix import transposed_times
 from ..problem import Problem, Slots
 from ..result import Record, Status
 from ._fields import check_fields
 from ._run import Clock, copy_slots
-from ._support import DAMPING, Array, Fit, Ground, weighted_gram
+from ._support import Array, Fit, Ground, Starts
 from ._tableau import FLAT, best_partners, enter_all, exchange, resize
 
 GROWTH = (0.25, 0.5, 1.0)  # of k: the sizes that a first support goes through
+SIGHS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: by how much it is changed and changed back, in the model
+RUINED = 3.0  # times the last F: a start above it is not worth much
 SINGLES = 4  # exchanges tried one by one before giving up
 
 
@@ -39,12 +40,30 @@ class Model(NamedTuple):
     def tableau(self) -> tuple[Any, ...]:
         return self[1:7]
 
+    def work(self) -> tuple[Any, ...]:
+        """A tableau to try things on."""
+        return tuple(part.copy() for part in self.tableau)
+
     def minimiser(self, inside: NDArray[np.bool_]) -> Array:
         """Of the model, on some of its columns; as long as the working set."""
         at = np.flatnonzero(inside)
         v = np.zeros(inside.size)
-        v[at] = np.linalg.lstsq(self.G[np.ix_(at, at)], self.b[at], rcond=1e-13)[0]
+        try:
+            v[at] = np.linalg.solve(self.G[np.ix_(at, at)], self.b[at])
+        except np.linalg.LinAlgError:
+            v[at] = np.linalg.lstsq(self.G[np.ix_(at, at)], self.b[at], rcond=1e-13)[0]
         return v
+
+    def fall(self, u: Array, inside: NDArray[np.bool_]) -> float:
+        """By how much the model at a support, whose minimiser u holds, is below that at its own."""
+        return 0.5 * float(self.b[inside] @ u[inside] - self.b[self.inside] @ self.u[self.inside])
+
+
+class Attempt(NamedTuple):
+    """Columns of a model to try instead of those that are in, and how many were exchanged."""
+
+    inside: NDArray[np.bool_]
+    exchanges: int
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,7 @@ class Exchange:
     gain: float = 1e-6
     stages: int = 200
 
+    reads_scaled: ClassVar[bool] = True
     tol: ClassVar[float] = 0.0  # it knows by itself when it is done
     stop_on_divergence: ClassVar[bool] = True
     remedies: ClassVar[dict[str, str]] = {"stage limit": "allow more stages"}
@@ -126,12 +146,14 @@ class Run:
 
     def __init__(self, solver: Exchange, problem: Problem, slots: Slots, clock: Clock) -> None:
         self.solver, self.problem, self.slots = solver, problem, slots
-        self.ground = Ground(problem, clock.check)
         self.kept = problem.kept.size
         self.k = slots.x.size - problem.n_kept
-        share = 4.0 if self.ground.quadratic else 2.5  # a model that is exact is worth more columns
+        quadratic = getattr(problem.loss, "quadratic", False)
+        share = 4.0 if quadratic else 2.5  # a model that is exact is worth more columns
         size = max(round(share * self.k), self.k + 50) if solver.working_set is None else solver.working_set
         self.size = max(size, self.k) + self.kept
+        self.ground = Ground(problem, clock.check, 2 * self.size)
+        self.failed: set[bytes] = set()  # supports that were tried and no better than what there is
         self.told = 0  # passes that the records have counted
         self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
 
@@ -141,7 +163,7 @@ class Run:
         fit = self.empty
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
-            fit = self.ground.newton(columns, [(start[columns], self.problem.constant(self.slots))])
+            fit = self.ground.newton(columns, Starts([(start[columns], self.problem.constant(self.slots))], []))
         yield self._record(fit, fit.objective)
         sizes: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
         if fit.columns.size - self.kept == self.k:
@@ -159,7 +181,7 @@ class Run:
                     best = better
             if best is search.end:
                 optimal = search.optimal
-        best = self.ground.newton(best.columns, [(best.x, best.constant)], 50, 1e-22, polish=True)
+        best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
         where = "" if self.ground.quadratic else " in the quadratic model"
         which = f"of two columns lowers the objective{where}" if optimal else "that was tried lowers the objective"
         yield self._record(best, best.objective)._replace(
@@ -174,10 +196,14 @@ class Run:
         exact = False
         while True:
             model = self.model(fit, self.size, exact)
-            tries = self._several(fit, model, cap)
+            least = self.solver.gain * abs(fit.objective)
+            attempts = self._several(model, cap, least)
             if exact and not self.ground.quadratic:
-                tries = [*tries[-1:], *self._singles(model, self.solver.gain * abs(fit.objective))]
-            better, count = self._first_better(fit, model, tries)
+                attempts += self._singles(model, least)
+            optimal = not attempts
+            better, count = self._first_better(fit, model, attempts)
+            if better is None and self.ground.quadratic:  # elsewhere the model is not true so far away
+                better, count = self._first_better(fit, model, self._sighs(model, least))
             if better is not None:
                 fit = better
                 yield fit
@@ -186,38 +212,56 @@ class Run:
             elif not exact:
                 exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
             else:
-                search.end, search.optimal = fit, not tries
+                search.end, search.optimal = fit, optimal
                 return
 
-    def _several(self, fit: Fit, model: Model, cap: float) -> list[NDArray[np.int64]]:
+    def _several(self, model: Model, cap: float, least: float) -> list[Attempt]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
-        work = [part.copy() for part in model.tableau]
         made = np.zeros((int(min(cap, 4 * self.size)), 2), np.int64)
-        count = exchange(*work, self.solver.gain * abs(fit.objective), len(made), made)
-        tries = []
+        count = exchange(*model.work(), least, len(made), made)
+        attempts = []
         while count > 0:
-            tries.append(made[:count])
+            attempts.append(_exchanged(model, made[:count]))
             count = count // 3 if count >= 6 else count // 2
-        return tries
+        return attempts
 
-    def _singles(self, model: Model, least: float) -> list[NDArray[np.int64]]:
+    def _singles(self, model: Model, least: float) -> list[Attempt]:
         """The best exchanges by themselves."""
         leave, gain = np.empty(model.u.size, np.int64), np.empty(model.u.size)
         best_partners(model.P, model.u, model.inside, model.fixed, model.own, leave, gain)
         best = np.argsort(-gain, kind="stable")[:SINGLES]
-        return [np.array([[leave[i], i]]) for i in best if gain[i] > least]
+        return [_exchanged(model, [(leave[i], i)]) for i in best if gain[i] > least]
 
-    def _first_better(self, fit: Fit, model: Model, tries: list[NDArray[np.int64]]) -> tuple[Fit | None, int]:
-        """The first of some sets of exchanges that lowers F, and how many it holds."""
-        for made in tries:
-            inside = model.inside.copy()
-            for leave, enter in made:
-                inside[leave], inside[enter] = False, True
+    def _sighs(self, model: Model, least: float) -> list[Attempt]:
+        """Small breaths inside the model: more columns and back, or fewer and back, then exchanges; what helps most
+        comes first."""
+        found: list[tuple[float, Attempt]] = []
+        made = np.zeros((self.k, 2), np.int64)
+        for share in SIGHS:
+            size = round((1.0 + share) * self.k)
+            if size == self.k or size < 1 or size > model.u.size - np.count_nonzero(model.fixed):
+                continue
+            work = model.work()
+            resize(*work, size)
+            resize(*work, self.k)
+            exchange(*work, least, self.k, made)
+            u, inside = work[1], work[3]
+            fall = model.fall(u, inside)
+            if fall > least and not any(np.array_equal(inside, other.inside) for _, other in found):
+                found.append((fall, Attempt(inside, int(np.count_nonzero(inside & ~model.inside)))))
+        return [attempt for _, attempt in sorted(found, key=lambda pair: -pair[0])]
+
+    def _first_better(self, fit: Fit, model: Model, attempts: list[Attempt]) -> tuple[Fit | None, int]:
+        """The first of some attempts that lowers F, and how many exchanges it holds."""
+        for inside, count in attempts:
             columns = self._with_kept(model.columns[inside])
+            if columns.tobytes() in self.failed:
+                continue
             starts = self._starts(fit, model, model.minimiser(inside), columns)
             trial = self.ground.newton(columns, starts, 6, 1e-6, fit.objective)
             if fit.objective - trial.objective > 1e-7 * abs(fit.objective):
-                return trial, len(made)
+                return trial, count
+            self.failed.add(columns.tobytes())
         return None, 0
 
     def resized(self, fit: Fit, size: int) -> Fit:
@@ -230,29 +274,25 @@ class Run:
         columns = self._with_kept(model.columns[model.inside])
         return self.ground.newton(columns, self._starts(fit, model, model.u, columns), 12, 1e-2)
 
-    def _starts(self, fit: Fit, model: Model, v: Array, columns: NDArray[np.int64]) -> list[tuple[Array, float]]:
-        """Where a refit may start: at the model's minimiser v; at the coefficients of the last fit, as they are or
-        smaller, for without those that balanced them they may be far too large; and at nothing."""
+    def _starts(self, fit: Fit, model: Model, v: Array, columns: NDArray[np.int64]) -> Starts:
+        """Where a refit may start: at the model's minimiser v, or at the coefficients of the last fit.  If all is far
+        too large there, for what balanced them is gone: at less of them, or at nothing."""
         x, full = np.zeros(self.problem.d), np.zeros(self.problem.d)
         x[fit.columns], full[model.columns] = fit.x, v
-        starts = [(full[columns], fit.constant), (x[columns], fit.constant)]
-        if not self.ground.quadratic:
-            starts += [(share * x[columns], share * fit.constant) for share in (0.3, 0.1)]
-            nothing = np.zeros(columns.size)
-            nothing[: self.kept] = self.empty.x
-            starts.append((nothing, self.empty.constant))
-        return starts
+        here = [(full[columns], fit.constant), (x[columns], fit.constant)]
+        if self.ground.quadratic:
+            return Starts(here, [])
+        nothing = np.zeros(columns.size)
+        nothing[: self.kept] = self.empty.x
+        less = [(share * x[columns], share * fit.constant) for share in (0.3, 0.1)]
+        return Starts(here, [*less, (nothing, self.empty.constant)], RUINED * fit.objective)
 
     # --- the model -----------------------------------------------------------------------------------------------
     def model(self, fit: Fit, size: int, exact: bool) -> Model:
         """The quadratic model around a fit, on its columns and the most promising others."""
         ground, problem = self.ground, self.problem
-        g, a, q = ground.gradient(fit)
-        total = float(fit.bend.mean())
-        own = np.maximum(q - (a * a / total if problem.intercept and total > 0 else 0.0), 0.0) + problem.l2
-        if not ground.quadratic:  # where no row is curved, a little is assumed
-            own += DAMPING * ground.damping(np.arange(problem.d))
-        usable = ~ground.flat & (own > 0.0)
+        g, own = ground.gradient(fit)
+        usable = (ground.spread > 0.0) & (own > 0.0)
         if exact and fit.columns.size > self.kept:
             worth = self._exact_worth(fit, g, own, usable)
         else:
@@ -263,7 +303,10 @@ class Run:
         columns = np.sort(columns)
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
-        G = self._gram(fit, columns, own[columns])
+        at = ground.heavy(fit.bend)
+        G, _ = ground.gram(ground.block(columns, at), fit.bend if at is None else fit.bend[at])
+        # never less than a column has by itself: rows were left out
+        np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, own[columns]))
         b = G @ x[columns] - g[columns]
         inside = np.zeros(columns.size, dtype=bool)
         fixed = np.isin(columns, problem.kept)
@@ -272,43 +315,32 @@ class Run:
         enter_all(P, u, row, np.flatnonzero(np.isin(columns, fit.columns)), inside, own_here)
         return Model(columns, P, u, row, inside, fixed, own_here, G, b)
 
-    def _gram(self, fit: Fit, columns: NDArray[np.int64], own: Array) -> Array:
-        ground, problem = self.ground, self.problem
-        which = np.arange(problem.n) if ground.quadratic else ground.heavy_rows(fit.bend)
-        part, heavy = ground.block(columns, which), fit.bend[which]
-        if problem.intercept and heavy.sum() > 0:
-            part -= heavy @ part / heavy.sum()  # with their own means: the matrix stays positive
-        G = weighted_gram(part, heavy) / problem.n
-        diagonal = np.maximum(G.diagonal() + problem.l2, own)
-        if not ground.quadratic:
-            diagonal = diagonal + DAMPING * ground.damping(columns)
-        np.fill_diagonal(G, diagonal)
-        return G
-
     def _exact_worth(self, fit: Fit, g: Array, own: Array, usable: NDArray[np.bool_]) -> Array:
         """What the best exchange for each column is worth, all columns against all chosen ones."""
-        ground, problem = self.ground, self.problem
-        S = fit.columns
-        block = ground.block(S)
-        if problem.intercept and fit.bend.sum() > 0:
-            block -= fit.bend @ block / fit.bend.sum()
-        ground.passes += 1
-        B = transposed_times(problem.rows, block * fit.bend[:, np.newaxis]) / problem.n
-        G = B[S].copy()
-        G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * ground.damping(S)
+        ground, S = self.ground, fit.columns
+        if ground.quadratic:
+            B = ground.products(S)
+        else:
+            at = ground.heavy(fit.bend)
+            B = ground.cross(ground.block(S, at), fit.bend[at], at)
+        G = B[:, S].copy()
+        np.fill_diagonal(G, own[S] + 1e-12 * ground.spread[S])
         inverse = np.linalg.pinv(G, hermitian=True)
         v = fit.x - inverse @ g[S]
-        cross = B @ inverse
-        u = -g - B @ (v - fit.x)
-        rest = own - np.einsum("ij,ij->i", cross, B)
-        free = np.arange(self.kept, S.size)
-        spread = inverse.diagonal()
-        e = 1.0 / np.maximum(spread[free], 1e-14 * spread.max())
-        cross, v = cross[:, free], v[free]
+        cross = inverse @ B
+        u = -g - (v - fit.x) @ B
+        rest = own - np.einsum("ij,ij->j", cross, B)
         usable = usable & (rest > FLAT * own)
-        rest = np.where(usable, rest, 1.0)[:, np.newaxis]
-        gain = (u[:, np.newaxis] + cross * (v * e)) ** 2 / (rest + cross**2 * e) - v * v * e
-        return np.where(usable, gain.max(axis=1), -1.0)
+        rest = np.where(usable, rest, 1.0)
+        best = np.full(g.size, -np.inf)
+        spread = inverse.diagonal()
+        for s in range(self.kept, S.size):
+            e = 1.0 / max(spread[s], 1e-14 * spread.max())
+            gain = u + cross[s] * (v[s] * e)
+            gain *= gain
+            gain /= rest + cross[s] ** 2 * e
+            np.maximum(best, gain - v[s] * v[s] * e, out=best)
+        return np.where(usable, best, -1.0)
 
     # --- small things --------------------------------------------------------------------------------------------
     def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:
@@ -323,3 +355,11 @@ class Run:
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
         passes, self.told = self.ground.passes - self.told, self.ground.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))
+
+
+def _exchanged(model: Model, made: Any) -> Attempt:
+    """The model's columns after some exchanges (out, in)."""
+    inside = model.inside.copy()
+    for leave, enter in made:
+        inside[leave], inside[enter] = False, True
+    return Attempt(inside, len(made))
