@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
@@ -20,13 +20,14 @@ from ..passes import curvatures
 from ..problem import Problem
 from ..result import History, Result, Status
 from ..solvers import PGD, Exchange
+from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
 from ._scaling import Scaling
 from ._store import save
 from ._summary import Summary
 
 
-class KSparseEstimator(BaseEstimator):
+class KSparseEstimator(Shown, BaseEstimator):
     """A linear model with at most k features.  Subclasses name the losses and make the targets."""
 
     _losses: tuple[str, ...] = ()
@@ -90,6 +91,15 @@ class KSparseEstimator(BaseEstimator):
             )
         return np.unique(kept).astype(np.int64)
 
+    def _numbered(self, named: Any, d: int) -> Any:
+        """A copy for rows without names: the columns that always_keep names, by the names that `named` has seen."""
+        copy = clone(self)
+        if self.always_keep is not None:
+            if hasattr(named, "feature_names_in_"):
+                copy.feature_names_in_ = named.feature_names_in_
+            copy.always_keep = copy._kept(d)
+        return clone(copy)
+
     def _solver(self) -> Any:
         if self.solver != "auto":
             return self.solver
@@ -105,6 +115,7 @@ class KSparseEstimator(BaseEstimator):
 
     def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Any]:
         """What `_learn` makes of every target, in `n_jobs` threads: the work is in kernels, and nobody copies X."""
+        self.n_rows_ = X.shape[0]
         jobs = 1 if self.verbose else self.n_jobs  # there is one line on the terminal
         seeds = [self._seed(len(targets) > 1) for _ in targets]  # drawn in order, whoever comes first later
         fits = Parallel(n_jobs=jobs, prefer="threads")(
@@ -204,6 +215,24 @@ class KSparseEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         return Summary.of(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Bars of the coefficients, the most useful feature on top; needs the `report` extra.
+
+        With several outputs a table: the coefficients as numbers, their sizes on scaled columns as colours.  At most 25
+        features are shown.
+        """
+        check_is_fitted(self)
+        return plot_coefficients(self, ax)
+
+    def plot_convergence(self, ax: Any = None) -> Any:
+        """The objective against passes over the data, a line a class; needs the `report` extra."""
+        check_is_fitted(self)
+        return plot_convergence(self, ax)
+
+    def _shown(self) -> tuple[Any, list[Any]]:
+        check_is_fitted(self)
+        return self, [self.plot] if self.support_.size else []
 
     def save(self, path: Any) -> None:
         """Write the model as JSON; `ksparse.load` reads it."""

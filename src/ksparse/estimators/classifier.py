@@ -65,7 +65,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     support_ : array of int
         The columns that any class uses.
     worth_ : array of the shape of coef_
-    k_, n_iter_, objective_, history_, status_, swap_optimal_, reservoir_, n_features_in_, feature_names_in_
+    k_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, reservoir_, n_features_in_, feature_names_in_
         As in `KSparseRegressor`; with several classes the objective is their sum, and history_, status_ and
         swap_optimal_ are lists.
 
@@ -113,7 +113,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Learn from rows X and labels y of any kind."""
-        X, y = self._check_labels(X, y)
+        X, y = self._check_pairs(X, y)
         classes, index = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(
@@ -138,7 +138,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         >>> model.partial_fit(X[100:], y[100:]).score(X, y) > 0.9
         True
         """
-        X, y = self._check_labels(X, y, reset=not hasattr(self, "coef_"))
+        X, y = self._check_pairs(X, y, reset=not hasattr(self, "coef_"))
         known = _known_classes(getattr(self, "classes_", None), classes)
         unknown = y[~np.isin(y, known)]
         if unknown.size:
@@ -148,7 +148,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         self.reservoir_ = rows
         return self
 
-    def _check_labels(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
+    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
         self._loss_name()
         X, y = self._check_rows(X, y, **settings)
         check_classification_targets(y)

@@ -71,6 +71,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     worth_ : array of shape (d,)
         By how much the objective would rise without each.
     k_ : int
+    n_rows_ : int
+        Rows of the fit.
     n_iter_ : int
     objective_ : float
         On the scaled columns.
