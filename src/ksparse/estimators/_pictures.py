@@ -14,7 +14,7 @@ from sklearn.utils import estimator_html_repr
 from .._style import BLACK, BLUE, CYCLE, ORANGE, as_svg, new_axes
 from ._summary import feature_names
 
-SHOWN = 25  # features in a picture
+SHOWN = 25  # features in a picture, and in the table of stability
 LONGEST = 32  # characters of a name in a picture
 TABLE = "margin-top: 1em; max-height: 32em; overflow: auto"  # a long table scrolls
 NAMED = 14  # lines with a name in a legend

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from .. import losses
 from .._validate import check_count, check_counts
 from ..passes import look_at_rows
+from ._pictures import draw_path
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 
@@ -61,8 +62,6 @@ class Path:
 
     def plot(self, ax: Any = None) -> Any:
         """Coefficients against k, the chosen model marked; needs the `report` extra."""
-        from ._pictures import draw_path
-
         return draw_path(self, ax)
 
 

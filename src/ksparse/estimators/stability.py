@@ -13,10 +13,9 @@ from sklearn.base import clone, is_classifier
 
 from .._text import table
 from .._validate import check_count, check_generator, check_number
+from ._pictures import SHOWN, draw_bars
 from ._summary import feature_names
 from .path import check_template
-
-SHOWN = 25  # features in the table and in the picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +74,6 @@ class Stability:
 
     def plot(self, ax: Any = None) -> Any:
         """Bars of the frequencies, the most frequent feature on top; needs the `report` extra."""
-        from ._pictures import draw_bars
-
         order = self._order()[:SHOWN]
         values = self.frequency[order]
         ax = draw_bars(ax, [self.names[j] for j in order], values, [f"{value:.0%}" for value in values])
