@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,36 +36,31 @@ class Reservoir:
     y: NDArray[Any]
     weight: NDArray[np.float64] | None
     keys: NDArray[np.float64]
-    cut: float  # the smallest key that was ever forgotten: no later row with a larger one may come in
     seen: int
     rng: np.random.Generator
 
     @classmethod
     def empty(cls, rng: np.random.Generator) -> Reservoir:
-        return cls(None, np.empty(0), None, np.empty(0), math.inf, 0, rng)
+        return cls(None, np.empty(0), None, np.empty(0), 0, rng)
 
     def joined(self, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None, size: int) -> Reservoir:
         """This sample after more rows were shown; at most `size` rows stay, each row seen with the same chance.
 
-        Rows of weight zero do not count: they are not shown.  The reservoir itself stays as it was, so that a fit that
-        fails in between leaves nothing half done.
+        Rows of weight zero do not count: they are not shown.  Once rows were forgotten the sample does not grow.  The
+        reservoir itself stays as it was, so that a fit that fails in between leaves nothing half done.
         """
         shown = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0)
-        keys = self.rng.random(shown.size)
-        new = keys < self.cut
-        rows, keys = shown[new], np.concatenate([self.keys, keys[new]])
-        cut, kept = self.cut, np.arange(keys.size)
-        if keys.size > size:
-            order = np.argpartition(keys, size)
-            cut, kept = float(keys[order[size]]), np.sort(order[:size])
+        keys = np.concatenate([self.keys, self.rng.random(shown.size)])
+        if self.seen > self.keys.size:  # more room than before would be filled by later rows only
+            size = min(size, self.keys.size)
+        kept = np.sort(np.argpartition(keys, size)[:size]) if keys.size > size else np.arange(keys.size)
         old = kept[kept < self.keys.size]
-        rows = rows[kept[old.size :] - self.keys.size]
+        rows = shown[kept[old.size :] - self.keys.size]
         return Reservoir(
             _stacked(self.X, old, X, rows),
             y[rows] if self.X is None else np.concatenate([self.y[old], y[rows]]),
             self._weights(old, weight, rows),
             keys[kept],
-            cut,
             self.seen + shown.size,
             self.rng,
         )
