@@ -30,6 +30,7 @@ _HOME = {
     "KSparseClassifierCV": "estimators",
     "KSparseRegressorCV": "estimators",
     "k_path": "estimators",
+    "support_stability": "estimators",
     "load": "estimators",
 }
 _MODULES = ("losses", "theory")
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from .estimators import KSparseSelector as KSparseSelector
     from .estimators import k_path as k_path
     from .estimators import load as load
+    from .estimators import support_stability as support_stability
     from .operators import hard_threshold as hard_threshold
     from .operators import project_ball as project_ball
     from .operators import support as support

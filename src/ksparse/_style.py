@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,16 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6)) -> Any:
         raise ImportError("figures need matplotlib; pip install 'ksparse[report]' brings it") from None
     with mpl.rc_context(SETTINGS):
         return Figure(figsize=size, layout="constrained").subplots()
+
+
+def as_svg(ax: Any) -> bytes:
+    """The figure of these axes as an SVG file."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(SETTINGS):
+        buffer = io.BytesIO()
+        ax.figure.savefig(buffer, format="svg", metadata={"Date": None})
+        return buffer.getvalue()
 
 
 def save(ax: Any, path: str | Path) -> None:

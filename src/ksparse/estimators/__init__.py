@@ -6,6 +6,7 @@ from .cv import KSparseClassifierCV, KSparseRegressorCV
 from .path import Path, k_path
 from .regressor import KSparseRegressor
 from .selector import KSparseSelector
+from .stability import Stability, support_stability
 
 __all__ = [
     "KSparseClassifier",
@@ -14,6 +15,8 @@ __all__ = [
     "KSparseRegressorCV",
     "KSparseSelector",
     "Path",
+    "Stability",
     "k_path",
     "load",
+    "support_stability",
 ]

@@ -7,24 +7,27 @@ import warnings
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
 from .._minimize import minimize
 from .._progress import progress
-from .._validate import check_count, check_number
+from .._validate import check_count, check_generator, check_number
 from ..passes import curvatures
 from ..problem import Problem
 from ..result import History, Result, Status
 from ..solvers import PGD, Exchange
+from ._pictures import Shown, plot_coefficients, plot_convergence
+from ._reservoir import Reservoir
 from ._scaling import Scaling
 from ._store import save
 from ._summary import Summary
 
 
-class KSparseEstimator(BaseEstimator):
+class KSparseEstimator(Shown, BaseEstimator):
     """A linear model with at most k features.  Subclasses name the losses and make the targets."""
 
     _losses: tuple[str, ...] = ()
@@ -39,6 +42,8 @@ class KSparseEstimator(BaseEstimator):
     warm_start: bool
     max_time: float | None
     random_state: Any
+    n_jobs: int | None
+    reservoir: int
     verbose: int
     callback: Any
 
@@ -86,6 +91,15 @@ class KSparseEstimator(BaseEstimator):
             )
         return np.unique(kept).astype(np.int64)
 
+    def _numbered(self, named: Any, d: int) -> Any:
+        """A copy for rows without names: the columns that always_keep names, by the names that `named` has seen."""
+        copy = clone(self)
+        if self.always_keep is not None:
+            if hasattr(named, "feature_names_in_"):
+                copy.feature_names_in_ = named.feature_names_in_
+            copy.always_keep = copy._kept(d)
+        return clone(copy)
+
     def _solver(self) -> Any:
         if self.solver != "auto":
             return self.solver
@@ -99,6 +113,20 @@ class KSparseEstimator(BaseEstimator):
             raise ValueError("sample_weight must not be all zero: no row would count")
         return weight
 
+    def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Any]:
+        """What `_learn` makes of every target, in `n_jobs` threads: the work is in kernels, and nobody copies X."""
+        self.n_rows_ = X.shape[0]
+        jobs = 1 if self.verbose else self.n_jobs  # there is one line on the terminal
+        seeds = [self._seed(len(targets) > 1) for _ in targets]  # drawn in order, whoever comes first later
+        fits = Parallel(n_jobs=jobs, prefer="threads")(
+            delayed(self._learn)(X, target, weight, offset, start, seed)
+            for target, start, seed in zip(targets, starts, seeds, strict=True)
+        )
+        for result, *_ in fits:  # here, not in a thread: the warning shall point at the line that called fit
+            if result.status in ("diverged", "stalled", "stage limit", "time limit"):
+                warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
+        return list(fits)
+
     def _learn(
         self,
         X: Any,
@@ -106,6 +134,7 @@ class KSparseEstimator(BaseEstimator):
         weight: NDArray[np.float64] | None,
         offset: Any,
         start: tuple[NDArray[np.float64], float] | None,
+        seed: Any,
     ) -> tuple[Result, NDArray[np.float64], float, NDArray[np.float64]]:
         """One model: the result on scaled columns; coefficients and intercept as X has them; what each is worth."""
         d = X.shape[1]
@@ -121,11 +150,9 @@ class KSparseEstimator(BaseEstimator):
             result = minimize(
                 Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=check_number(self.l2, "l2"),
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
-                sample_weight=weight, max_time=self.max_time, random_state=self._seed(), callback=callback,
+                sample_weight=weight, max_time=self.max_time, random_state=seed, callback=callback,
                 x0=x0,
             )  # fmt: skip
-        if result.status in ("diverged", "stalled", "stage limit", "time limit"):
-            warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
         w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
         S = result.support
         block = np.asarray(X[:, S].toarray() if hasattr(X, "tocsr") else X[:, S], dtype=np.float64)
@@ -135,9 +162,12 @@ class KSparseEstimator(BaseEstimator):
         worth[S] = self._worth(block, target, weight, offset, result.x[S], scaling.to_scaled(w, b)[1] if scaling else b)
         return result, w, b, worth
 
-    def _seed(self) -> Any:
+    def _seed(self, shared: bool = False) -> Any:
+        """random_state for one run; a generator that several runs share gives each a number, whatever their order."""
         if isinstance(self.random_state, np.random.RandomState):  # scikit-learn hands these around
             return int(self.random_state.randint(2**31 - 1))
+        if shared and isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(2**63))
         return self.random_state
 
     def _worth(
@@ -157,6 +187,16 @@ class KSparseEstimator(BaseEstimator):
         hessian = (block * bend[:, np.newaxis]).T @ block / problem.n + problem.l2 * np.eye(x.size)
         spread = np.linalg.pinv(hessian, hermitian=True).diagonal()
         return 0.5 * x**2 / np.maximum(spread, 1e-300)
+
+    def _remember(self, X: Any, target: NDArray[Any], sample_weight: Any) -> Reservoir:
+        """The rows that `partial_fit` remembers, these among them."""
+        size = check_count(self.reservoir, "reservoir")
+        before = getattr(self, "reservoir_", None) or Reservoir.empty(check_generator(self._seed()))
+        return before.joined(X, target, self._weights(X, sample_weight), size)
+
+    def _forget(self) -> None:
+        """What `partial_fit` remembered is gone."""
+        self.__dict__.pop("reservoir_", None)
 
     # --- using ---------------------------------------------------------------------------------------------------
     def _linear(self, X: Any) -> NDArray[Any]:
@@ -181,10 +221,31 @@ class KSparseEstimator(BaseEstimator):
         check_is_fitted(self)
         return Summary.of(self)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Bars of the coefficients, the most useful feature on top; needs the `report` extra.
+
+        With several outputs a table: the coefficients as numbers, their sizes on scaled columns as colours.  At most 25
+        features are shown.
+        """
+        check_is_fitted(self)
+        return plot_coefficients(self, ax)
+
+    def plot_convergence(self, ax: Any = None) -> Any:
+        """The objective against passes over the data, a line a class; needs the `report` extra."""
+        check_is_fitted(self)
+        return plot_convergence(self, ax)
+
+    def _shown(self) -> tuple[Any, list[Any]]:
+        check_is_fitted(self)
+        return self, [self.plot] if self.support_.size else []
+
     def save(self, path: Any) -> None:
         """Write the model as JSON; `ksparse.load` reads it."""
         check_is_fitted(self)
         save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")  # a fit that failed may have left names and numbers of columns
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

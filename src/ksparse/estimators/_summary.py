@@ -15,6 +15,11 @@ CAUTION = (
 )
 
 
+def feature_names(model: Any) -> list[str]:
+    """The names of the columns as text: those they came with, or x0, x1, ..."""
+    return [str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])]
+
+
 @dataclass(frozen=True)
 class Summary:
     """Rows of (output, feature, coefficient, worth), the most useful feature first; prints as a table."""
@@ -26,7 +31,7 @@ class Summary:
     @classmethod
     def of(cls, model: Any) -> Summary:
         coef, worth = np.atleast_2d(model.coef_), np.atleast_2d(model.worth_)
-        names = [str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(coef.shape[1])])]
+        names = feature_names(model)
         outputs = model._output_names()
         rows = []
         for output, weights, useful in zip(outputs, coef, worth, strict=True):
@@ -54,4 +59,5 @@ class Summary:
         head, *body = [[html.escape(cell) for cell in row] for row in self._cells()]
         lines = [f"<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"]
         lines += [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body]
-        return f"<table><caption>{html.escape(self.title)}</caption>{''.join(lines)}</table><p>{CAUTION}</p>"
+        title = f'<caption style="white-space: nowrap; text-align: left">{html.escape(self.title)}</caption>'
+        return f"<table>{title}{''.join(lines)}</table><p>{CAUTION}</p>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,28 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from ._base import KSparseEstimator
+from ..result import Status
+from ._base import KSparseEstimator, _start_from
 
 
 def _has_probabilities(model: Any) -> bool:
     if model.loss != "logistic":
         raise AttributeError(f"probabilities are for loss='logistic', this model has {model.loss!r}")
     return True
+
+
+def _known_classes(before: NDArray[Any] | None, classes: ArrayLike | None) -> NDArray[Any]:
+    """The classes that `partial_fit` goes by: named at the first call, and the same ever after."""
+    if classes is None:
+        if before is None:
+            raise ValueError("classes must be given at the first call of partial_fit: all labels, also those to come")
+        return before
+    named = np.unique(np.asarray(classes))
+    if named.size < 2:
+        raise ValueError(f"classes must hold at least two classes, got {named.tolist()}")
+    if before is not None and not np.array_equal(before, named):
+        raise ValueError(f"classes must stay {before.tolist()}, got {named.tolist()}; fit starts anew")
+    return named
 
 
 class KSparseClassifier(ClassifierMixin, KSparseEstimator):
@@ -32,7 +48,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
 
     Parameters
     ----------
-    k, fit_intercept, standardize, positive, always_keep, solver, warm_start, max_time, random_state, verbose, callback
+    k, fit_intercept, standardize, positive, always_keep, solver, warm_start, max_time, random_state, n_jobs,
+    reservoir, verbose, callback
         As in `KSparseRegressor`.
     loss : "logistic" or "squared_hinge"
     l2 : float
@@ -48,7 +65,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     support_ : array of int
         The columns that any class uses.
     worth_ : array of the shape of coef_
-    k_, n_iter_, objective_, history_, status_, swap_optimal_, n_features_in_, feature_names_in_
+    k_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, reservoir_, n_features_in_, feature_names_in_
         As in `KSparseRegressor`; with several classes the objective is their sum, and history_, status_ and
         swap_optimal_ are lists.
 
@@ -83,34 +100,68 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         warm_start: bool = False,
         max_time: float | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
+        reservoir: int = 20_000,
         verbose: int = 0,
         callback: Any = None,
     ) -> None:
         super().__init__(
             k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
             always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
-            verbose=verbose, callback=callback, class_weight=class_weight,
+            n_jobs=n_jobs, reservoir=reservoir, verbose=verbose, callback=callback, class_weight=class_weight,
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Learn from rows X and labels y of any kind."""
-        self._loss_name()
-        X, y = self._check_rows(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
-        check_classification_targets(y)
+        X, y = self._check_pairs(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
         classes, index = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(
                 f"y must hold at least two classes, got only {classes[0]!r}: one class is nothing to learn"
             )
-        weight = self._class_weights(X, y, classes, index, sample_weight)
-        again = self.warm_start and hasattr(self, "classes_") and np.array_equal(self.classes_, classes)
-        starts = list(zip(self.coef_.astype(np.float64), self.intercept_, strict=True)) if again else None
+        weight = self._weights(X, sample_weight)
+        self._forget()
+        return self._fit(X, classes, index, weight, warm=self.warm_start)
+
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Any:
+        """Learn from these rows and those of earlier calls, as in `KSparseRegressor.partial_fit`.
+
+        The first call needs all `classes`, also those to come.  The score of one without a row so far is a number, as
+        low as half a row among all others would make it.
+
+        >>> from sklearn.datasets import load_iris
+        >>> from ksparse import KSparseClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = KSparseClassifier(k=2).partial_fit(X[:100], y[:100], classes=[0, 1, 2])
+        >>> model.partial_fit(X[100:], y[100:]).score(X, y) > 0.9
+        True
+        """
+        X, y = self._check_pairs(X, y, reset=not hasattr(self, "coef_"))
+        known = _known_classes(getattr(self, "classes_", None), classes)
+        unknown = y[~np.isin(y, known)]
+        if unknown.size:
+            raise ValueError(f"y must hold classes that the first call named, got {unknown[0]!r}; fit starts anew")
+        rows = self._remember(X, np.searchsorted(known, y), sample_weight)
+        self._fit(rows.X, known, rows.y, rows.weight, warm=True)
+        self.reservoir_ = rows
+        return self
+
+    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
+        self._loss_name()
+        X, y = self._check_rows(X, y, **settings)
+        check_classification_targets(y)
+        return X, y
+
+    def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Any, warm: bool) -> Any:
+        weight = self._class_weights(classes, index, weight)
+        again = warm and hasattr(self, "coef_") and np.array_equal(self.classes_, classes)
         self.classes_ = classes
         positives = [1] if classes.size == 2 else range(classes.size)
-        fits = [
-            self._learn(X, np.where(index == c, 1.0, -1.0), weight, None, starts[i] if starts else None)
-            for i, c in enumerate(positives)
-        ]
+        targets = [np.where(index == c, 1.0, -1.0) for c in positives]
+        starts = zip(self.coef_.astype(np.float64), self.intercept_, strict=True) if again else [None] * len(targets)
+        fits = self._learn_each(X, targets, weight, None, list(starts))
         results = [fit[0] for fit in fits]
         self.coef_ = np.array([fit[1] for fit in fits]).astype(X.dtype)
         self.intercept_ = np.array([fit[2] for fit in fits]).astype(X.dtype)
@@ -124,11 +175,25 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         self.swap_optimal_ = [result.swap_optimal for result in results] if several else results[0].swap_optimal
         return self
 
-    def _class_weights(self, X: Any, y: Any, classes: Any, index: Any, sample_weight: Any) -> Any:
-        weight = self._weights(X, sample_weight)
+    def _learn(self, X: Any, target: NDArray[np.float64], *others: Any) -> Any:
+        """As for all estimators; but a class without rows, or without others, has no best score but infinity."""
+        if target.min() < target.max():
+            return super()._learn(X, target, *others)
+        n, d = X.shape
+        self.k_ = self._count(d - self._kept(d).size)
+        status = Status("converged", "all rows seen so far are on one side of this class")
+        objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
+        flat = replace(
+            _start_from(np.zeros(d), float(target[0] * np.log(2 * n + 1))), objective=objective, status=status
+        )
+        return flat, flat.x, flat.intercept, np.zeros(d)
+
+    def _class_weights(self, classes: Any, index: Any, weight: Any) -> Any:
         if self.class_weight is None:
             return weight
-        by_class = compute_class_weight(self.class_weight, classes=classes, y=y)
+        here = np.unique(index) if self.class_weight == "balanced" else np.arange(classes.size)
+        by_class = np.ones(classes.size)
+        by_class[here] = compute_class_weight(self.class_weight, classes=classes[here], y=classes[index])
         return by_class[index] * (1.0 if weight is None else weight)
 
     def decision_function(self, X: Any) -> NDArray[Any]:

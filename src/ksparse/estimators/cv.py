@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ._pictures import Shown, plain, whole_numbers
 from .classifier import KSparseClassifier, _has_probabilities
 from .path import LARGEST, k_path, mean_loss
 from .regressor import KSparseRegressor
@@ -24,7 +25,7 @@ SHARED = (
 )  # fmt: skip
 
 
-class _KSparseCV(BaseEstimator):
+class _KSparseCV(Shown, BaseEstimator):
     """The part that regressors and classifiers share."""
 
     _default: type
@@ -64,10 +65,11 @@ class _KSparseCV(BaseEstimator):
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         d = X.shape[1]
         ks = np.arange(1, min(LARGEST, d) + 1) if self.ks is None else np.unique(np.minimum(np.asarray(self.ks), d))
+        plain = template._numbered(self, d)
         folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(X, y))
         # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        scores = np.array(work(delayed(self._fold)(template, X, y, weight, train, test, ks) for train, test in folds))
+        scores = np.array(work(delayed(self._fold)(plain, X, y, weight, train, test, ks) for train, test in folds))
         mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) / np.sqrt(len(folds))
         best = int(np.argmax(mean))
         good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
@@ -105,6 +107,16 @@ class _KSparseCV(BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.summary()
 
+    def save(self, path: Any) -> None:
+        """Write the chosen model as JSON; `ksparse.load` gives it back as a plain estimator."""
+        check_is_fitted(self)
+        self.estimator_.save(path)
+
+    def to_sklearn(self) -> Any:
+        """The chosen model as one of scikit-learn's own, for deployment without ksparse."""
+        check_is_fitted(self)
+        return self.estimator_.to_sklearn()
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the chosen features."""
         check_is_fitted(self)
@@ -118,9 +130,14 @@ class _KSparseCV(BaseEstimator):
         ax = new_axes(ax)
         ax.errorbar(self.ks_, self.mean_score_, self.standard_error_, color=BLUE, marker="o", capsize=2, linewidth=1.5)
         ax.axvline(self.k_, color=BLACK, linewidth=1, linestyle=":")
-        what = "minus the held-out loss" if self.scoring is None else str(self.scoring)
-        ax.set(xlabel="k", ylabel=what, title=f"chosen: k = {self.k_} (best mean: {self.best_k_})")
+        ax.set(xlabel="k", ylabel="minus the held-out loss" if self.scoring is None else plain(self.scoring))
+        ax.set_title(f"chosen: k = {self.k_} (best mean: {self.best_k_})", fontsize=10)
+        whole_numbers(ax)
         return ax
+
+    def _shown(self) -> tuple[Any, list[Any]]:
+        check_is_fitted(self)
+        return self.estimator_, [self.estimator_.plot, self.plot]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

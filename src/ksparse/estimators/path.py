@@ -13,6 +13,7 @@ from sklearn.base import clone
 from .. import losses
 from .._validate import check_count, check_counts
 from ..passes import look_at_rows
+from ._pictures import draw_path
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 
@@ -61,20 +62,7 @@ class Path:
 
     def plot(self, ax: Any = None) -> Any:
         """Coefficients against k, the chosen model marked; needs the `report` extra."""
-        from .._style import BLACK, CYCLE, new_axes
-
-        ax = new_axes(ax)
-        coefs = self.coefs.reshape(len(self.k), -1)
-        used = np.flatnonzero(coefs.any(axis=0))
-        names = getattr(self.models[-1], "feature_names_in_", [f"x{j}" for j in range(coefs.shape[1])])
-        scale = np.abs(coefs).max(axis=0)
-        for number, j in enumerate(used[np.argsort(-scale[used])]):
-            style = {"color": CYCLE[number % len(CYCLE)], "linestyle": ("-", "--", "-.", ":")[number // len(CYCLE) % 4]}
-            ax.plot(self.k, coefs[:, j], marker=".", label=str(names[j % len(names)]) if number < 8 else None, **style)
-        ax.axvline(self.best().k_, color=BLACK, linewidth=1, linestyle=":")
-        ax.set(xlabel="k", ylabel="coefficient", title=f"smallest EBIC at k = {self.best().k_}")
-        ax.legend(frameon=False, fontsize=8, ncols=2)
-        return ax
+        return draw_path(self, ax)
 
 
 def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = None, **fit_params: Any) -> Path:
@@ -103,9 +91,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     >>> path.best("bic").k_
     5
     """
-    template = KSparseRegressor() if estimator is None else estimator
-    if not isinstance(template, KSparseRegressor | KSparseClassifier):
-        raise ValueError(f"estimator must be a KSparseRegressor or a KSparseClassifier, got {template!r}")
+    template = check_template(estimator)
     d = np.shape(X)[1]
     ks = np.arange(1, min(LARGEST, d) + 1) if ks is None else np.unique(check_counts(ks, "ks"))
     model: Any = clone(template).set_params(warm_start=True)
@@ -125,6 +111,14 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     aic, bic = fit + 2.0 * used, fit + np.log(n) * used
     objective = np.array([fitted.objective_ for fitted in models])
     return Path(kept, models, objective, loss, aic, bic, bic + 2.0 * choices)
+
+
+def check_template(estimator: Any) -> Any:
+    """The estimator whose settings are used; a regressor if there is none."""
+    template = KSparseRegressor() if estimator is None else estimator
+    if not isinstance(template, KSparseRegressor | KSparseClassifier):
+        raise ValueError(f"estimator must be a KSparseRegressor or a KSparseClassifier, got {template!r}")
+    return template
 
 
 def _snapshot(model: Any, template: Any) -> Any:

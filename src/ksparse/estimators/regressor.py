@@ -52,6 +52,11 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         Seconds; the best model so far is kept, with a ConvergenceWarning.
     random_state : None, int, Generator or RandomState
         For stochastic solvers.
+    n_jobs : int, optional
+        Threads for the outputs (a regressor has one, a classifier one a class if there are more than two); the model is
+        the same whatever their number.  A callback is then called from several threads; with `verbose` there is one.
+    reservoir : int
+        Rows that `partial_fit` remembers.
     verbose : int
         Show progress.
     callback : function of a `Progress`, optional
@@ -66,11 +71,15 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     worth_ : array of shape (d,)
         By how much the objective would rise without each.
     k_ : int
+    n_rows_ : int
+        Rows of the fit.
     n_iter_ : int
     objective_ : float
         On the scaled columns.
     history_, status_ : as in `Result`
     swap_optimal_ : bool or None
+    reservoir_ : Reservoir
+        After `partial_fit`: the rows remembered (X, y, weight), and how many were seen.
     n_features_in_, feature_names_in_
 
     Examples
@@ -101,35 +110,62 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         warm_start: bool = False,
         max_time: float | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
+        reservoir: int = 20_000,
         verbose: int = 0,
         callback: Any = None,
     ) -> None:
         super().__init__(
             k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
             always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
-            verbose=verbose, callback=callback,
+            n_jobs=n_jobs, reservoir=reservoir, verbose=verbose, callback=callback,
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
         """Learn from rows X and targets y; `offset` is added to every prediction in the loss (for rates of counts)."""
+        X, y = self._check_pairs(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
+        weight = self._weights(X, sample_weight)
+        self._forget()
+        return self._fit(X, y, weight, offset, warm=self.warm_start)
+
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Learn from these rows and those of earlier calls, as many as `reservoir` says.
+
+        As long as there is room, the model is that of `fit` on all rows seen; afterwards on a uniform sample of them,
+        drawn with random_state.  `fit` forgets them; its own rows are not remembered, its coefficients are a start.
+
+        >>> from sklearn.datasets import load_diabetes
+        >>> from ksparse import KSparseRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = KSparseRegressor(k=3)
+        >>> for rows in (slice(0, 200), slice(200, None)):
+        ...     model = model.partial_fit(X[rows], y[rows])
+        >>> model.reservoir_.seen, bool((model.support_ == KSparseRegressor(k=3).fit(X, y).support_).all())
+        (442, True)
+        """
+        X, y = self._check_pairs(X, y, reset=not hasattr(self, "coef_"))
+        rows = self._remember(X, y, sample_weight)
+        self._fit(rows.X, rows.y, rows.weight, None, warm=True)
+        self.reservoir_ = rows
+        return self
+
+    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[np.float64]]:
         loss = self._loss_name()
-        X, y = self._check_rows(X, y, y_numeric=True, ensure_all_finite=not self.standardize)
+        X, y = self._check_rows(X, y, y_numeric=True, **settings)
         y = np.asarray(y, dtype=np.float64)
         if loss == "poisson" and (y < 0).any():
             raise ValueError(f"y must not be negative for loss='poisson', got {y.min():g}")
-        weight = self._weights(X, sample_weight)
-        start = (
-            (self.coef_.astype(np.float64), float(self.intercept_))
-            if self.warm_start and hasattr(self, "coef_")
-            else None
-        )
-        centre, size = _robust_size(y) if loss == "huber" else (0.0, 1.0)
+        return X, y
+
+    def _fit(self, X: Any, y: NDArray[np.float64], weight: Any, offset: Any, warm: bool) -> Any:
+        start = (self.coef_.astype(np.float64), float(self.intercept_)) if warm and hasattr(self, "coef_") else None
+        centre, size = _robust_size(y) if self.loss == "huber" else (0.0, 1.0)
         if start is not None:
             start = (start[0] / size, (start[1] - centre) / size)
         if not self.fit_intercept:
             centre = 0.0
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
-        result, w, b, worth = self._learn(X, (y - centre) / size, weight, shift, start)
+        [(result, w, b, worth)] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
         self.coef_ = (size * w).astype(X.dtype)
         self.intercept_ = float(size * b + centre)
         self.support_, self.worth_ = np.flatnonzero(self.coef_), worth

@@ -1,0 +1,165 @@
+"""support_stability: how often each feature is chosen when only a part of the rows is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier
+
+from .._text import table
+from .._validate import check_count, check_generator, check_number
+from ._pictures import SHOWN, draw_bars
+from ._summary import feature_names
+from .path import check_template
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    """How often each feature was chosen; prints as a table.
+
+    Attributes
+    ----------
+    frequency : array of shape (d,)
+        The share of resamples whose model uses the feature.
+    names : list of str
+    k : int
+        Features a model may have (each class, where there are several).
+    n_resamples : int
+    supports : list of arrays
+        The columns that each resample's model uses.
+    """
+
+    frequency: NDArray[np.float64]
+    names: list[str] = field(repr=False)
+    k: int
+    n_resamples: int
+    supports: list[NDArray[np.intp]] = field(repr=False)
+
+    def stable(self, threshold: float = 0.6) -> NDArray[np.intp]:
+        """The columns that at least this share of the resamples chose."""
+        if check_number(threshold, "threshold", strict=True) > 1.0:
+            raise ValueError(f"threshold must be a share of the resamples, at most 1, got {threshold!r}")
+        return np.flatnonzero(self.frequency >= threshold - 1e-12)  # 0.6 of 50 is 30, whatever the rounding
+
+    @property
+    def agreement(self) -> float:
+        """How alike the supports are: 1 if they are all the same, about 0 if they were drawn by lot.
+
+        The index of Nogueira, Sechidis and Brown (2018).  Unlike the mean overlap (Jaccard's index) it takes off what
+        chance alone would give, which grows with k/d; and unlike Kuncheva's, with which it agrees for supports of one
+        size, it is for supports of any sizes.
+        """
+        M, p = self.n_resamples, self.frequency
+        share = float(p.mean())
+        if share in (0.0, 1.0):  # nothing, or everything, was always chosen
+            return 1.0
+        return 1.0 - float(np.mean(p * (1.0 - p))) * M / (M - 1) / (share * (1.0 - share))
+
+    def __str__(self) -> str:
+        order = self._order()
+        rows = [("feature", "chosen"), *((self.names[j], f"{self.frequency[j]:.0%}") for j in order[:SHOWN])]
+        title = f"Stability: {self.n_resamples} resamples, k = {self.k}, agreement {self.agreement:.2f}"
+        rest = [f"and {order.size - SHOWN} more, less often"] if order.size > SHOWN else []
+        return "\n".join([title, table(rows), *rest])
+
+    def _order(self) -> NDArray[np.intp]:
+        """The features that were ever chosen, the most frequent first."""
+        order = np.argsort(-self.frequency, kind="stable")
+        return order[self.frequency[order] > 0]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Bars of the frequencies, the most frequent feature on top; needs the `report` extra."""
+        order = self._order()[:SHOWN]
+        values = self.frequency[order]
+        ax = draw_bars(ax, [self.names[j] for j in order], values, [f"{value:.0%}" for value in values])
+        left_out = int(np.count_nonzero(self.frequency)) - order.size
+        more = f"; {left_out} more less often" if left_out else ""
+        ax.set(xlabel=f"chosen by this share of {self.n_resamples} resamples", xlim=(0.0, 1.12))
+        ax.set_xticks(np.linspace(0.0, 1.0, 6))
+        ax.set_title(f"agreement {self.agreement:.2f}{more}", fontsize=10)
+        return ax
+
+
+def support_stability(
+    X: Any,
+    y: ArrayLike,
+    estimator: Any = None,
+    *,
+    n_resamples: int = 50,
+    share: float = 0.5,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> Stability:
+    """Fit the model on random parts of the rows and count how often each feature is chosen.
+
+    A feature that a model owes to a few rows is missing from many of the others.  Halves are drawn in complementary
+    pairs (Shah and Samworth, 2013): two that have no row in common, so that every row counts as often as any other.
+
+    Parameters
+    ----------
+    X, y : as for the estimator
+    estimator : KSparseRegressor or KSparseClassifier, optional
+        Whose settings are used; a regressor by default.
+    n_resamples : int
+        At least 2.
+    share : float
+        Of the rows in a resample (of every class, for a classifier, and at least one row each); above 0 and below 1.
+    random_state : None, int or Generator
+        For the resamples: the same whatever n_jobs is.
+    n_jobs : int, optional
+        Threads.
+    sample_weight : array of shape (n,), optional
+        A row of weight zero is in no resample.
+
+    Returns
+    -------
+    Stability
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ksparse import KSparseRegressor, support_stability
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> stability = support_stability(X, y, KSparseRegressor(k=3), n_resamples=20, random_state=0)
+    >>> [stability.names[j] for j in stability.stable(0.9)]
+    ['bmi', 's5']
+    """
+    count = check_count(n_resamples, "n_resamples", low=2)
+    if check_number(share, "share", strict=True) >= 1.0:
+        raise ValueError(f"share must be below 1, got {share!r}: all rows would be in every resample")
+    template = clone(check_template(estimator))
+    X, y = template._check_pairs(X, y)
+    weight = template._weights(X, sample_weight)
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    plain = template._numbered(template, X.shape[1])
+    strata = np.unique(y, return_inverse=True)[1] if is_classifier(template) else np.zeros(X.shape[0], dtype=int)
+    used = np.flatnonzero(weight > 0)
+    groups = [used[strata[used] == s] for s in np.unique(strata[used])]
+    parts = _parts(groups, float(share), count, check_generator(random_state))
+
+    def fit(part: NDArray[np.intp]) -> Any:
+        masked = np.zeros_like(weight)  # a resample is a set of weights: nobody copies X
+        masked[part] = weight[part]
+        return clone(plain).fit(X, y, sample_weight=masked)
+
+    models = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
+    supports = [model.support_ for model in models]
+    frequency = np.bincount(np.concatenate(supports), minlength=X.shape[1]) / count
+    return Stability(frequency, feature_names(template), models[0].k_, count, supports)
+
+
+def _parts(groups: list[NDArray[np.intp]], share: float, count: int, rng: Any) -> Iterator[NDArray[np.intp]]:
+    """`count` sets of rows with a share of every group; halves come in pairs without a common row."""
+    pair: list[NDArray[np.intp]] = []
+    for _ in range(count):
+        if not pair:
+            mixed = [(rng.permutation(rows), max(1, int(share * rows.size + 1e-9))) for rows in groups]
+            pair = [np.concatenate([rows[-size:] for rows, size in mixed])] if share == 0.5 else []
+            pair.append(np.concatenate([rows[:size] for rows, size in mixed]))
+        yield pair.pop()
