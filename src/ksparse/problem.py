@@ -161,14 +161,19 @@ class Problem:
         chosen = start if x0 is None else hard_threshold(start, k, out=start)
         if self.radius < math.inf:
             chosen = project_ball(chosen, self.radius)
-        free = np.ones(self.d, dtype=bool)
-        free[self.kept] = False
         columns = np.flatnonzero(chosen)
-        if columns.size < k:  # pad with the lowest columns that are free
+        return self.place(k, columns, np.concatenate([on_kept, chosen[columns]]), intercept)
+
+    def place(self, k: int, columns: NDArray[Any], x: NDArray[np.float64], intercept: float = 0.0) -> Slots:
+        """Slots that hold these columns beside the kept ones, and their coefficients, those of the kept ones first."""
+        short = k - columns.size
+        if short > 0:  # pad with the lowest columns that are free
+            free = np.ones(self.d, dtype=bool)
+            free[self.kept] = False
             free[columns] = False
-            columns = np.concatenate([columns, np.flatnonzero(free)[: k - columns.size]])
+            columns = np.concatenate([columns, np.flatnonzero(free)[:short]])
         index = np.concatenate([np.zeros(self.first, np.int64), self.kept, columns.astype(np.int64)])
-        x = np.concatenate([np.full(self.first, float(intercept)), on_kept, chosen[columns]])
+        x = np.concatenate([np.full(self.first, float(intercept)), x, np.zeros(max(0, short))])
         slot_of = np.full(self.d, -1, dtype=np.int32)
         slot_of[index[self.first :]] = np.arange(self.first, index.size, dtype=np.int32)
         member = np.zeros((self.d + 63) // 64, dtype=np.uint64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -16,15 +16,25 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 from .._minimize import minimize
 from .._progress import progress
 from .._validate import check_count, check_generator, check_number
-from ..passes import curvatures
 from ..problem import Problem
 from ..result import History, Result, Status
 from ..solvers import PGD, Exchange
+from ._evidence import FitCertificate, examine
 from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
 from ._scaling import Scaling
 from ._store import save
 from ._summary import Summary
+
+
+class Learnt(NamedTuple):
+    """One model: the run on scaled columns, the coefficients for the columns as X has them, and what is known of it."""
+
+    result: Result
+    coef: NDArray[np.float64]
+    intercept: float
+    worth: NDArray[np.float64]
+    certificate: FitCertificate
 
 
 class KSparseEstimator(Shown, BaseEstimator):
@@ -113,7 +123,7 @@ class KSparseEstimator(Shown, BaseEstimator):
             raise ValueError("sample_weight must not be all zero: no row would count")
         return weight
 
-    def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Any]:
+    def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Learnt]:
         """What `_learn` makes of every target, in `n_jobs` threads: the work is in kernels, and nobody copies X."""
         self.n_rows_ = X.shape[0]
         jobs = 1 if self.verbose else self.n_jobs  # there is one line on the terminal
@@ -122,7 +132,9 @@ class KSparseEstimator(Shown, BaseEstimator):
             delayed(self._learn)(X, target, weight, offset, start, seed)
             for target, start, seed in zip(targets, starts, seeds, strict=True)
         )
-        for result, *_ in fits:  # here, not in a thread: the warning shall point at the line that called fit
+        for result in (
+            fit.result for fit in fits
+        ):  # here, not in a thread: the warning shall point at the line that called fit
             if result.status in ("diverged", "stalled", "stage limit", "time limit"):
                 warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
         return list(fits)
@@ -135,8 +147,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         offset: Any,
         start: tuple[NDArray[np.float64], float] | None,
         seed: Any,
-    ) -> tuple[Result, NDArray[np.float64], float, NDArray[np.float64]]:
-        """One model: the result on scaled columns; coefficients and intercept as X has them; what each is worth."""
+    ) -> Learnt:
         d = X.shape[1]
         kept = self._kept(d)
         if kept.size == d:
@@ -157,10 +168,14 @@ class KSparseEstimator(Shown, BaseEstimator):
         S = result.support
         block = np.asarray(X[:, S].toarray() if hasattr(X, "tocsr") else X[:, S], dtype=np.float64)
         if scaling:
-            block = (block - scaling.centre[S]) * scaling.factor[S]  # the centre is the intercept's affair
+            block = (block - scaling.centre[S]) * scaling.factor[S]
+        problem = Problem.create(
+            block if S.size else np.zeros((len(target), 1)), target, loss=self.loss, sample_weight=weight,
+            offset=offset, l2=float(self.l2), intercept=intercept,
+        )  # fmt: skip
         worth = np.zeros(d)
-        worth[S] = self._worth(block, target, weight, offset, result.x[S], scaling.to_scaled(w, b)[1] if scaling else b)
-        return result, w, b, worth
+        worth[S], certificate = examine(block, problem, result.x[S], result.intercept, result)
+        return Learnt(result, w, b, worth, certificate)
 
     def _seed(self, shared: bool = False) -> Any:
         """random_state for one run; a generator that several runs share gives each a number, whatever their order."""
@@ -169,24 +184,6 @@ class KSparseEstimator(Shown, BaseEstimator):
         if shared and isinstance(self.random_state, np.random.Generator):
             return int(self.random_state.integers(2**63))
         return self.random_state
-
-    def _worth(
-        self, block: NDArray[np.float64], target: Any, weight: Any, offset: Any, x: NDArray[np.float64], constant: float
-    ) -> NDArray[np.float64]:
-        """By how much the objective would rise without each of the columns, the others refitted (to second order)."""
-        if x.size == 0:
-            return np.zeros(0)
-        problem = Problem.create(
-            block, target, loss=self.loss, sample_weight=weight, offset=offset, l2=float(self.l2),
-            intercept=bool(self.fit_intercept),
-        )  # fmt: skip
-        z = block @ x + constant + problem.offset
-        bend = problem.weight * curvatures(problem.loss, z, problem.y)
-        if problem.intercept and bend.sum() > 0:
-            block = block - bend @ block / bend.sum()
-        hessian = (block * bend[:, np.newaxis]).T @ block / problem.n + problem.l2 * np.eye(x.size)
-        spread = np.linalg.pinv(hessian, hermitian=True).diagonal()
-        return 0.5 * x**2 / np.maximum(spread, 1e-300)
 
     def _remember(self, X: Any, target: NDArray[Any], sample_weight: Any) -> Reservoir:
         """The rows that `partial_fit` remembers, these among them."""

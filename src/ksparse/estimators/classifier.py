@@ -15,7 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..result import Status
-from ._base import KSparseEstimator, _start_from
+from ._base import KSparseEstimator, Learnt, _start_from
+from ._evidence import FitCertificate
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -65,9 +66,10 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     support_ : array of int
         The columns that any class uses.
     worth_ : array of the shape of coef_
-    k_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, reservoir_, n_features_in_, feature_names_in_
-        As in `KSparseRegressor`; with several classes the objective is their sum, and history_, status_ and
-        swap_optimal_ are lists.
+    k_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_, n_features_in_,
+    feature_names_in_
+        As in `KSparseRegressor`; with several classes the objective is their sum, and history_, status_,
+        swap_optimal_ and certificate_ are lists.
 
     Examples
     --------
@@ -162,10 +164,10 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         targets = [np.where(index == c, 1.0, -1.0) for c in positives]
         starts = zip(self.coef_.astype(np.float64), self.intercept_, strict=True) if again else [None] * len(targets)
         fits = self._learn_each(X, targets, weight, None, list(starts))
-        results = [fit[0] for fit in fits]
-        self.coef_ = np.array([fit[1] for fit in fits]).astype(X.dtype)
-        self.intercept_ = np.array([fit[2] for fit in fits]).astype(X.dtype)
-        self.worth_ = np.array([fit[3] for fit in fits])
+        results = [fit.result for fit in fits]
+        self.coef_ = np.array([fit.coef for fit in fits]).astype(X.dtype)
+        self.intercept_ = np.array([fit.intercept for fit in fits]).astype(X.dtype)
+        self.worth_ = np.array([fit.worth for fit in fits])
         self.support_ = np.flatnonzero(self.coef_.any(axis=0))
         self.n_iter_ = max(1, max(result.n_stages for result in results))
         self.objective_ = sum(result.objective for result in results)
@@ -173,6 +175,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         self.history_ = [result.history for result in results] if several else results[0].history
         self.status_ = [result.status for result in results] if several else results[0].status
         self.swap_optimal_ = [result.swap_optimal for result in results] if several else results[0].swap_optimal
+        self.certificate_ = [fit.certificate for fit in fits] if several else fits[0].certificate
         return self
 
     def _learn(self, X: Any, target: NDArray[np.float64], *others: Any) -> Any:
@@ -186,7 +189,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         flat = replace(
             _start_from(np.zeros(d), float(target[0] * np.log(2 * n + 1))), objective=objective, status=status
         )
-        return flat, flat.x, flat.intercept, np.zeros(d)
+        certificate = FitCertificate("stationary", False, 0.0, 0.0, 0.0, 0.0, objective)
+        return Learnt(flat, flat.x, flat.intercept, np.zeros(d), certificate)
 
     def _class_weights(self, classes: Any, index: Any, weight: Any) -> Any:
         if self.class_weight is None:

@@ -21,7 +21,7 @@ from .regressor import KSparseRegressor
 
 SHARED = (
     "coef_", "intercept_", "support_", "worth_", "k_", "n_iter_", "objective_", "history_", "status_",
-    "swap_optimal_", "classes_",
+    "swap_optimal_", "certificate_", "classes_",
 )  # fmt: skip
 
 

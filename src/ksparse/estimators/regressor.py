@@ -78,6 +78,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         On the scaled columns.
     history_, status_ : as in `Result`
     swap_optimal_ : bool or None
+    certificate_ : FitCertificate
+        What is certain of the fit; print it.
     reservoir_ : Reservoir
         After `partial_fit`: the rows remembered (X, y, weight), and how many were seen.
     n_features_in_, feature_names_in_
@@ -165,10 +167,11 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         if not self.fit_intercept:
             centre = 0.0
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
-        [(result, w, b, worth)] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
-        self.coef_ = (size * w).astype(X.dtype)
-        self.intercept_ = float(size * b + centre)
-        self.support_, self.worth_ = np.flatnonzero(self.coef_), worth
+        [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
+        result = fit.result
+        self.coef_ = (size * fit.coef).astype(X.dtype)
+        self.intercept_ = float(size * fit.intercept + centre)
+        self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
         self.n_iter_, self.objective_ = max(1, result.n_stages), result.objective
         self.history_, self.status_, self.swap_optimal_ = result.history, result.status, result.swap_optimal
         return self

@@ -21,7 +21,7 @@ from ..problem import Problem
 
 Array = NDArray[np.float64]
 NONE = np.empty(0)
-SHARE = 0.01  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
+SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
 FLAT = 1e-7  # of a mean square: a variance below it is none
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
 

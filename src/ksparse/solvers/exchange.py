@@ -84,6 +84,7 @@ class Exchange:
     ----------
     breaths : int
         How often to grow the support by half, shrink it again and keep what is better: the more, the better and slower.
+        For the squared loss, whose model is exact, this happens in the model, until nothing is better; 0 for never.
     working_set : int, optional
         Columns in the model; by default 4k for the squared loss and 2.5k for others, but at least k + 50.
     gain : float
@@ -171,7 +172,7 @@ class Run:
         for share in sizes:
             fit = self.resized(fit, max(1, round(share * self.k)))
         best, optimal = fit, False
-        for number in range(self.solver.breaths + 1):
+        for number in range(1 if self.ground.quadratic else self.solver.breaths + 1):
             if number:
                 fit = self.resized(self.resized(best, self.k + max(1, round(0.5**number * self.k))), self.k)
             search = Search()
@@ -202,7 +203,8 @@ class Run:
                 attempts += self._singles(model, least)
             optimal = not attempts
             better, count = self._first_better(fit, model, attempts)
-            if better is None and self.ground.quadratic:  # elsewhere the model is not true so far away
+            if better is None and self.ground.quadratic and self.solver.breaths:
+                # other models are not true so far away
                 better, count = self._first_better(fit, model, self._sighs(model, least))
             if better is not None:
                 fit = better
@@ -322,7 +324,10 @@ class Run:
             B = ground.products(S)
         else:
             at = ground.heavy(fit.bend)
-            B = ground.cross(ground.block(S, at), fit.bend[at], at)
+            if at is not None and 3 * at.size < fit.bend.size:  # else a copy of these rows costs more than it saves
+                B = ground.cross(ground.block(S, at), fit.bend[at], at)
+            else:
+                B = ground.cross(ground.block(S), fit.bend)
         G = B[:, S].copy()
         np.fill_diagonal(G, own[S] + 1e-12 * ground.spread[S])
         inverse = np.linalg.pinv(G, hermitian=True)
@@ -348,10 +353,8 @@ class Run:
         return np.concatenate([kept, np.setdiff1d(columns, kept)]).astype(np.int64)
 
     def _record(self, fit: Fit, before: float) -> Record:
-        x = np.zeros(self.problem.d)
-        x[fit.columns] = fit.x
         old = self.slots.column[self.problem.n_kept :].copy()
-        copy_slots(self.problem.slots(self.k, x, fit.constant), self.slots)
+        copy_slots(self.problem.place(self.k, fit.columns[self.kept :], fit.x, fit.constant), self.slots)
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
         passes, self.told = self.ground.passes - self.told, self.ground.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))

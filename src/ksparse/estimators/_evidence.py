@@ -1,0 +1,100 @@
+"""What is certain about a fit, and what each of its features is worth."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._json import jsonable
+from ..passes import curvatures, look_at_rows
+from ..problem import Problem
+from ..result import Result
+
+BOTTOM = 1e-6  # of the objective: less than this is no fall worth mentioning
+
+
+@dataclass(frozen=True)
+class FitCertificate:
+    """What is certain about a fit.  ``print`` says it in words.
+
+    Attributes
+    ----------
+    verdict : str
+        "swap-optimal": no exchange of a chosen feature for another lowers the objective, and the coefficients are the
+        best for their features.  "stationary": the coefficients are the best for these features; other features may do
+        better.  "unfinished": not even that.
+    exact : bool
+        Whether exchanges were judged by the objective itself (squared loss), or by its quadratic model at the fit.
+    fall : float
+        By how much the objective could still fall on the chosen features, to second order.
+    alpha, L : float
+        The least and the largest curvature on the chosen features, of variance one: where L/alpha is large some of them
+        are nearly combinations of others, and their coefficients say little.
+    least_worth : float
+        By how much the objective would rise without the feature that matters least.
+    objective : float
+    """
+
+    verdict: str
+    exact: bool
+    fall: float
+    alpha: float
+    L: float
+    least_worth: float
+    objective: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, for JSON."""
+        return jsonable(asdict(self))
+
+    def __str__(self) -> str:
+        where = "" if self.exact else " in the quadratic model of the objective"
+        said = {
+            "swap-optimal": f"no exchange of a chosen feature for another lowers the objective{where}, "
+            "and the coefficients are the best for their features",
+            "stationary": "the coefficients are the best for these features; other features may do better",
+            "unfinished": f"the objective can still fall by about {self.fall:.2g} on these features",
+        }[self.verdict]
+        condition = self.L / self.alpha if self.alpha > 0 else np.inf
+        return "\n".join(
+            [
+                f"{self.verdict}: {said}",
+                f"  objective {self.objective:.6g}; without its least useful feature about {self.least_worth:.2g} more",
+                f"  curvature between {self.alpha:.3g} and {self.L:.3g} on these features (ratio {condition:.3g})",
+                "  That no other set of so many features is better, only trying all would prove.",
+                "  What Theorem 10 proves of HT-SVRG on these data: ksparse.theory.certificate",
+            ]
+        )
+
+
+def examine(
+    block: NDArray[np.float64], problem: Problem, x: NDArray[np.float64], constant: float, result: Result
+) -> tuple[NDArray[np.float64], FitCertificate]:
+    """What each column of a block is worth in a fit, and what is certain of the fit.
+
+    The worth is by how much the objective would rise without the column, the others refitted, to second order.
+    """
+    n, l2 = problem.n, problem.l2
+    z = block @ x + constant + problem.offset
+    slope = np.empty(n)
+    look_at_rows(problem.loss, z, problem.y, problem.weight, slope, np.empty(n))
+    bend = problem.weight * curvatures(problem.loss, z, problem.y)
+    gradient = slope @ block / n + l2 * x
+    centred = block
+    if problem.intercept and bend.sum() > 0:
+        centre = bend @ block / bend.sum()
+        centred, gradient = block - centre, gradient - slope.mean() * centre
+    hessian = (centred * bend[:, np.newaxis]).T @ centred / n + l2 * np.eye(x.size)
+    inverse = np.linalg.pinv(hessian, hermitian=True)
+    worth = 0.5 * x**2 / np.maximum(inverse.diagonal(), 1e-300)
+    curvature = np.linalg.eigvalsh(hessian) if x.size else np.zeros(1)
+    fall = max(0.0, 0.5 * float(gradient @ inverse @ gradient))
+    done = result.converged and fall <= BOTTOM * abs(result.objective)
+    return worth, FitCertificate(
+        "unfinished" if not done else "swap-optimal" if result.swap_optimal else "stationary",
+        bool(getattr(problem.loss, "quadratic", False)), fall, max(0.0, float(curvature[0])), float(curvature[-1]),
+        float(worth.min(initial=np.inf)) if x.size else 0.0, result.objective,
+    )  # fmt: skip
