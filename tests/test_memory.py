@@ -32,7 +32,7 @@ CODE = """
         return X, y
 
     def run(X, y, k):
-        ksparse.minimize(X, y, k, solver={solver}, random_state=0)
+        {call}
 
     run(*make(300, 200), 3)  # compile, and load all libraries
     X, y = make({n}, {d})
@@ -40,17 +40,33 @@ CODE = """
     run(X, y, {k})
     print((peak() - before) / 8)
 """
+INTERPRETER = 2**18  # 2 MB for what Python and the allocator do by themselves
 SHAPES = [(False, 500_000, 40, 4), (False, 20_000, 2_000, 20), (False, 1_000, 40_000, 20), (True, 100_000, 200_000, 20)]
 
 
 @pytest.mark.parametrize("solver", ["HTSVRG(stages=3)", "HTSAGA(epochs=3)", "PGD(iterations=3)"])
 @pytest.mark.parametrize(("csr", "n", "d", "k"), SHAPES)
 def test_memory_beyond_the_data(solver, csr, n, d, k):
-    code = textwrap.dedent(CODE.format(solver=f"ksparse.{solver}", csr=csr, n=n, d=d, k=k))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    used = float(done.stdout)
+    call = f"ksparse.minimize(X, y, k, solver=ksparse.{solver}, random_state=0)"
+    used = numbers_used(call, csr, n, d, k)
     size = 50 * n * 1.5 if csr else n * d
     allowed = min(n * k, size / 4) + 10 * (n + d)
-    interpreter = 2**18  # 2 MB for what Python and the allocator do by themselves
-    assert used <= allowed + interpreter, f"{used:.0f} numbers, allowed {allowed:.0f}"
+    assert used <= allowed + INTERPRETER, f"{used:.0f} numbers, allowed {allowed:.0f}"
+
+
+@pytest.mark.parametrize(("csr", "n", "d", "k"), SHAPES[1:])
+def test_estimators_do_not_copy_the_data(csr, n, d, k):
+    """Standardised, with an intercept: beside X only the columns of the model, a few times, and products of the k."""
+    used = numbers_used("ksparse.KSparseRegressor(k).fit(X, y)", csr, n, d, k)
+    model = max(4 * k, k + 50)
+    allowed = 3 * n * model + 6 * k * d + 20 * (n + d)
+    assert used <= allowed + INTERPRETER, f"{used:.0f} numbers, allowed {allowed:.0f}"
+    assert csr or allowed < n * d
+
+
+def numbers_used(call, csr, n, d, k):
+    """By how many numbers the peak of memory rises during a call."""
+    code = textwrap.dedent(CODE.format(call=call, csr=csr, n=n, d=d, k=k))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)

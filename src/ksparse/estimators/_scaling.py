@@ -13,6 +13,7 @@ from ..passes import row_sums
 
 FLAT = 1e-12  # of a column's mean square: a variance below it is rounding
 FAR = 1e8  # of the variance: a mean square above it is centred first, or the variance is mostly rounding
+ROUNDING = 16  # units in the last place by which the mean of a constant column may differ from it
 SAFE = 1e100  # mean squares up to which nothing overflows, and whose inverses are no less safe
 
 
@@ -40,13 +41,16 @@ class Scaling:
                 X = Scaled(X, shift, 1.0 / unit).copy()
                 mean, square = _moments(X, share)
         spread = square - mean**2 if intercept else square
+        far = np.flatnonzero(square > FAR * spread)
+        if intercept and far.size and not hasattr(X, "tocsr"):
+            away = np.abs(X[:, far] - mean[far]).max(axis=0)
+            far = far[away > ROUNDING * np.finfo(X.dtype).eps * np.abs(mean[far])]  # the others are constant
+            if far.size:
+                shift[far] = mean[far]
+                X = Scaled(X, shift, np.ones(d)).copy()
+                mean, square = _moments(X, share)
+                spread = square - mean**2
         usable = spread > FLAT * square
-        far = np.flatnonzero(usable & (square > FAR * spread))
-        if far.size and not hasattr(X, "tocsr"):
-            shift[far] = mean[far]
-            X = Scaled(X, shift, np.ones(d)).copy()
-            mean, square = _moments(X, share)
-            spread = square - mean**2
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
         centre = np.zeros(d) if hasattr(X, "tocsr") or not intercept else mean
         self.view = Scaled(X, centre, factor)

@@ -62,7 +62,7 @@ class Store:
         """A copy of some columns, of some rows or all."""
         new = [j for j in columns.tolist() if j not in self._slot]
         if len(self._slot) + len(new) > len(self._dense):
-            self._dense = np.empty((max(self.size, columns.size), self.problem.n))
+            self._dense = np.empty((min(max(self.size, columns.size), self.problem.d), self.problem.n))
             self._slot, new = {}, columns.tolist()
         if new:
             first = len(self._slot)

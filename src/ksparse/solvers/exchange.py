@@ -94,7 +94,8 @@ class Exchange:
 
     Notes
     -----
-    For `positive` and for a radius there is no such model: use another solver.  Products go through BLAS, so that
+    For `positive` and for a radius there is no such model: use another solver.  The columns of the working set are held
+    as dense rows, n numbers each; the data are not copied otherwise.  Products go through BLAS, so that
     results may differ in their last digits with the number of its threads.
 
     Examples
@@ -153,7 +154,7 @@ class Run:
         share = 4.0 if quadratic else 2.5  # a model that is exact is worth more columns
         size = max(round(share * self.k), self.k + 50) if solver.working_set is None else solver.working_set
         self.size = max(size, self.k) + self.kept
-        self.ground = Ground(problem, clock.check, 2 * self.size)
+        self.ground = Ground(problem, clock.check, self.size + self.k)
         self.failed: set[bytes] = set()  # supports that were tried and no better than what there is
         self.told = 0  # passes that the records have counted
         self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone

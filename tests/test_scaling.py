@@ -1,0 +1,126 @@
+"""Columns in units of their own, read without a copy; and what is certain of a fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import ConvergenceWarning
+
+from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, minimize
+from ksparse.estimators._scaling import Scaling
+from ksparse.matrix import Scaled
+
+
+def problem(layout, loss, seed=0):
+    """Columns of very different sizes and places, some of them constant."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((150, 12)) * 10.0 ** rng.integers(-3, 4, 12)
+    if layout is np.asarray:
+        X += rng.standard_normal(12) * 30 * X.std(axis=0)
+    else:
+        X *= rng.random(X.shape) < 0.5
+    X[:, 3] = 0.0
+    z = X[:, 0] / X[:, 0].std() - X[:, 1] / X[:, 1].std()
+    z += 0.5 * rng.standard_normal(150) - z.mean()
+    return layout(X), np.where(z > 0, 1.0, -1.0) if loss == "logistic" else z
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_view_is_its_copy(layout, loss, intercept):
+    X, y = problem(layout, loss)
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 150)
+    view = Scaling(X, weight, intercept).view
+    settings = {"loss": loss, "intercept": intercept, "sample_weight": weight, "l2": 0.01, "always_keep": [5]}
+    read, copied = (minimize(A, y, 3, solver=Exchange(), **settings) for A in (view, view.copy()))
+    np.testing.assert_allclose(read.x, copied.x, atol=1e-8)
+    assert read.objective == pytest.approx(copied.objective, rel=1e-10)
+    late = minimize(view, y, 3, solver=Exchange(), max_time=1e-9, x0=read, **settings)  # its objective is looked up
+    assert late.status == "time limit"
+    assert late.objective <= read.objective * (1 + 1e-9)
+    other = minimize(view, y, 3, solver=HTSVRG(), random_state=0, **settings)  # a solver that needs the copy gets it
+    same = minimize(view.copy(), y, 3, solver=HTSVRG(), random_state=0, **settings)
+    np.testing.assert_array_equal(other.x, same.x)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_columns_of_variance_one(layout):
+    X, _ = problem(layout, "squared")
+    weight = np.random.default_rng(1).uniform(0.0, 2.0, 150)
+    scaling = Scaling(X, weight, True)
+    Z = scaling.view.copy()
+    Z = Z.toarray() if sparse.issparse(Z) else Z
+    mean = np.average(Z, axis=0, weights=weight)
+    spread = np.average((Z - mean) ** 2, axis=0, weights=weight)
+    np.testing.assert_allclose(spread, np.where(np.arange(12) == 3, 0.0, 1.0), rtol=1e-9)
+    assert layout is sparse.csr_array or np.abs(mean).max() < 1e-9
+    v = np.arange(12.0)
+    v[3] = 0.0  # constant: it has no coefficient
+    w, b = scaling.to_original(v, 2.0)
+    np.testing.assert_allclose(X @ w + b, Z @ v + 2.0, rtol=1e-6)
+    back = scaling.to_scaled(w, b)
+    np.testing.assert_allclose(back[0], v)
+    assert back[1] == pytest.approx(2.0)
+
+
+def test_far_from_zero_and_of_any_size():
+    """Seconds since 1970, a column of 1e-200 and one of 1e200: the model is that of the columns in decent units."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 6))
+    y = Z[:, 0] - Z[:, 1] + 0.5 * Z[:, 2] + 0.1 * rng.standard_normal(200)
+    plain = KSparseRegressor(k=3).fit(Z, y)
+    size, place = np.array([1e3, 1e-200, 1e200, 1.0, 1.0, 1.0]), np.array([1.7e9, 0.0, 0.0, 1e5, 0.0, 0.0])
+    odd = KSparseRegressor(k=3).fit(Z * size + place, y)
+    np.testing.assert_array_equal(odd.support_, plain.support_)
+    np.testing.assert_allclose(odd.coef_ * size, plain.coef_, rtol=1e-6)
+    np.testing.assert_allclose(odd.predict(Z * size + place), plain.predict(Z), atol=1e-6)
+
+
+def test_what_is_missing_is_found_on_the_way():
+    """No pass of its own looks for NaN: the sums tell, also in rows that have no weight."""
+    X, y = load_diabetes(return_X_y=True)
+    weight = np.ones(len(y))
+    weight[7] = 0.0
+    for bad, word in ((np.nan, "NaN"), (np.inf, "infinity")):
+        broken = X.copy()
+        broken[7, 2] = bad
+        for settings in ({}, {"standardize": False}):
+            with pytest.raises(ValueError, match=f"X contains {word}"):
+                KSparseRegressor(k=3, **settings).fit(broken, y, sample_weight=weight)
+            with pytest.raises(ValueError, match=f"X contains {word}"):
+                KSparseClassifier(k=3, **settings).fit(sparse.csr_array(broken), y > 150)
+
+
+def test_a_copy_is_in_its_own_precision():
+    X, _ = problem(np.asarray, "squared")
+    assert Scaled(X.astype(np.float32), np.zeros(12), np.ones(12)).copy().dtype == np.float32
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+def test_certificates_say_what_is_certain():
+    X, y = load_diabetes(return_X_y=True)
+    certificate = KSparseRegressor(k=4).fit(X, y).certificate_
+    assert certificate.verdict == "swap-optimal"
+    assert certificate.exact
+    assert "no exchange of a chosen feature for another lowers the objective," in str(certificate)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = KSparseRegressor(k=4).fit(X, y)
+    curvature = np.linalg.eigvalsh(Z[:, model.support_].T @ Z[:, model.support_] / len(y)) + model.l2
+    assert (certificate.alpha, certificate.L) == pytest.approx((curvature[0], curvature[-1]))
+    without = [KSparseRegressor(k=3).fit(np.delete(X[:, model.support_], j, axis=1), y).objective_ for j in range(4)]
+    assert certificate.least_worth == pytest.approx(min(without) - model.objective_)
+    assert certificate.to_dict()["verdict"] == "swap-optimal"
+
+
+def test_certificates_say_what_is_not():
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.warns(ConvergenceWarning):
+        model = KSparseClassifier(k=4, solver=HTSVRG(stages=1), random_state=0).fit(X, y)
+    assert model.certificate_.verdict == "unfinished"
+    assert model.certificate_.fall > 0
+    found = KSparseClassifier(k=4, solver=HTSVRG(tol=1e-9, stages=1000), random_state=0).fit(X, y)
+    assert found.certificate_.verdict == "stationary"  # it does not look at exchanges
+    assert "other features may do better" in str(found.certificate_)
