@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..matrix import times_rows
+from ..matrix import entries, times_rows
 from ..passes import look_at_rows, row_sums, take_columns
 from ..problem import Problem
 
@@ -23,6 +24,8 @@ Array = NDArray[np.float64]
 NONE = np.empty(0)
 SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
 FLAT = 1e-7  # of a mean square: a variance below it is none
+MOST = 0.6  # of the rows
+CHUNK = 1 << 17  # numbers in a piece of a Gram matrix's columns: it stays in the cache
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
 
 
@@ -51,25 +54,35 @@ class Fit:
 
 
 class Store:
-    """Columns of the problem as dense rows, those used last."""
+    """Columns of the problem as dense rows, those used last: at least `size` of them, more if the data are large."""
 
     def __init__(self, problem: Problem, size: int) -> None:
-        self.problem, self.size = problem, size
+        self.problem = problem
+        self.size = min(problem.d, max(size, min(2 * size, entries(problem.rows) // (2 * problem.n))))
         self._dense = np.empty((0, problem.n))
-        self._slot: dict[int, int] = {}
+        self._slot: dict[int, int] = {}  # the slot of a column, the one used last at the end
 
-    def take(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None) -> Array:
+    def take(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | slice | None = None) -> Array:
         """A copy of some columns, of some rows or all."""
-        new = [j for j in columns.tolist() if j not in self._slot]
-        if len(self._slot) + len(new) > len(self._dense):
-            self._dense = np.empty((min(max(self.size, columns.size), self.problem.d), self.problem.n))
-            self._slot, new = {}, columns.tolist()
+        wanted = columns.tolist()
+        new = [j for j in wanted if j not in self._slot]
+        if max(self.size, len(wanted)) > len(self._dense):  # the first time, or more than ever at once
+            self._dense, self._slot, new = np.empty((max(self.size, len(wanted)), self.problem.n)), {}, wanted
+        for j in wanted:
+            if j in self._slot:
+                self._slot[j] = self._slot.pop(j)  # to the end
         if new:
-            first = len(self._slot)
-            self._read(np.array(new, dtype=np.int64), self._dense[first : first + len(new)])
-            self._slot.update(zip(new, range(first, first + len(new)), strict=True))
-        slots = np.array([self._slot[j] for j in columns.tolist()], dtype=np.int64)
-        return self._dense[slots] if rows is None else self._dense[np.ix_(slots, rows)]
+            free = list(set(range(len(self._dense))) - set(self._slot.values()))
+            while len(free) < len(new):
+                free.append(self._slot.pop(next(iter(self._slot))))
+            block = np.empty((len(new), self.problem.n))
+            self._read(np.array(new, dtype=np.int64), block)
+            self._dense[free[: len(new)]] = block
+            self._slot |= dict(zip(new, free, strict=False))
+        slots = np.array([self._slot[j] for j in wanted], dtype=np.int64)
+        if isinstance(rows, np.ndarray):
+            return self._dense[np.ix_(slots, rows)]
+        return self._dense[slots] if rows is None else self._dense[slots, rows]
 
     def _read(self, columns: NDArray[np.int64], out: Array) -> None:
         problem, count = self.problem, columns.size
@@ -181,21 +194,40 @@ class Ground:
         return self._store.take(columns, rows)
 
     def heavy(self, bend: Array) -> NDArray[np.int64] | None:
-        """The rows that hold nearly all of the curvature (a row of weight two is judged as two rows would be); None
-        for all rows."""
+        """The rows that hold nearly all of the curvature (a row of weight two is judged as two rows would be); None if
+        those are most rows: all of them are read faster."""
         if self.quadratic:
             return None
-        return np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
+        at = np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
+        return at if at.size < MOST * bend.size else None
 
-    def gram(self, part: Array, bend: Array) -> tuple[Array, Array]:
-        """The mean of bend·bbᵀ over the columns b of `part`, centred if there is an intercept, and their centre; the
-        part is used up."""
-        centre = np.zeros(part.shape[0])
-        if self.problem.intercept and bend.sum() > 0:
-            centre = part @ bend / bend.sum()
-            part -= centre[:, np.newaxis]  # with their own mean: the matrix stays positive
-        part *= np.sqrt(bend)
-        return part @ part.T / self.problem.n, centre  # of one array with itself, which BLAS does in half the time
+    def gram(self, columns: NDArray[np.int64], bend: Array) -> Array:
+        """The mean of bend·bbᵀ over the rows that matter, centred if there is an intercept."""
+        return self._gram(lambda rows: self._store.take(columns, rows), self.heavy(bend), bend, columns.size)[0]
+
+    def _gram(self, take: Callable[[Any], Array], at: NDArray[np.int64] | None, bend: Array, count: int) -> Hessian:
+        """The same of the rows `at` (None for all), piece by piece; `take` copies some of them, a row a column.
+
+        Around a point that is not far from the centre, so that what is then subtracted is small.
+        """
+        n = self.problem.n
+        matrix, first, near = np.zeros((count, count)), np.zeros(count), np.zeros(count)
+        total, step = 0.0, max(256, CHUNK // max(1, count))
+        for start in range(0, n if at is None else at.size, step):
+            rows = slice(start, start + step) if at is None else at[start : start + step]
+            part, weight = take(rows), bend[rows]
+            if self.problem.intercept:
+                if start == 0:
+                    near = part.mean(axis=1)
+                part -= near[:, np.newaxis]
+                first += part @ weight
+            total += float(weight.sum())
+            part *= np.sqrt(weight)
+            matrix += part @ part.T  # of one array with itself, which BLAS does in half the time
+        if self.problem.intercept and total > 0:
+            matrix -= np.outer(first, first) / total
+            near = near + first / total
+        return matrix / n, near, total / n
 
     # --- Newton --------------------------------------------------------------------------------------------------
     def empty_fit(self, steps: int = 20) -> Fit:
@@ -308,10 +340,11 @@ class Ground:
         return dx, shift, -(float(gradient @ dx) + pull * shift)
 
     def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
-        """XᵀHX/n of the rows that matter, without the ridge; its centre, if there is an intercept; the mean of H."""
+        """XᵀHX/n, without the ridge; its centre, if there is an intercept; the mean of H: of the rows that matter."""
         at = None if whole else self.heavy(bend)
-        part, heavy = (block.copy(), bend) if at is None else (block[:, at], bend[at])
-        light = (float(bend.sum()) - float(heavy.sum())) / self.problem.n
-        hessian, centre = self.gram(part, heavy)
-        hessian.flat[:: columns.size + 1] += light * self.spread[columns]  # about what the light rows hold
-        return hessian, centre, float(heavy.sum()) / self.problem.n
+        # a copy of all rows, for a slice would be the block itself
+        take = (lambda rows: block[:, rows].copy()) if at is None else (lambda rows: block[:, rows])
+        matrix, centre, weight = self._gram(take, at, bend, columns.size)
+        if at is not None:  # about what the light rows hold
+            matrix.flat[:: columns.size + 1] += (float(bend.mean()) - weight) * self.spread[columns]
+        return matrix, centre, weight

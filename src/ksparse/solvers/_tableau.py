@@ -80,20 +80,6 @@ def exchange(P, u, row, inside, fixed, own, least, most, made):
 
 
 @kernel
-def best_partners(P, u, inside, fixed, own, leave, gain):
-    """For every column outside: which one to exchange it for, and by how much the model would fall (or 0)."""
-    for i in range(u.size):
-        leave[i], gain[i] = -1, 0.0
-        if inside[i] or P[i, i] <= FLAT * own[i]:
-            continue
-        for j in range(u.size):
-            if inside[j] and not fixed[j]:
-                worth = exchange_worth(P, u, i, j)
-                if worth > gain[i]:
-                    leave[i], gain[i] = j, worth
-
-
-@kernel
 def resize(P, u, row, inside, fixed, own, wanted):
     """Let columns in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones."""
     size = u.size

@@ -15,12 +15,13 @@ from ..result import Record, Status
 from ._fields import check_fields
 from ._run import Clock, copy_slots
 from ._support import Array, Fit, Ground, Starts
-from ._tableau import FLAT, best_partners, enter_all, exchange, resize
+from ._tableau import FLAT, enter_all, exchange, resize
 
-GROWTH = (0.25, 0.5, 1.0)  # of k: the sizes that a first support goes through
+GROWTH = (0.25, 0.5, 1.0, 2.0, 1.0)  # of k: the sizes that a first support goes through
 SIGHS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: by how much it is changed and changed back, in the model
+MOST_SIGHS = 3  # tried on F, where the model is not exact
 RUINED = 3.0  # times the last F: a start above it is not worth much
-SINGLES = 4  # exchanges tried one by one before giving up
+SINGLES = 4  # exchanges tried one by one
 
 
 class Model(NamedTuple):
@@ -199,13 +200,17 @@ class Run:
         while True:
             model = self.model(fit, self.size, exact)
             least = self.solver.gain * abs(fit.objective)
-            attempts = self._several(model, cap, least)
+            attempts, promising = self._several(model, cap, least), 0
             if exact and not self.ground.quadratic:
-                attempts += self._singles(model, least)
-            optimal = not attempts
+                singles, promising = self._singles(model, least)
+                attempts += singles
             better, count = self._first_better(fit, model, attempts)
-            if better is None and self.ground.quadratic and self.solver.breaths:
-                # other models are not true so far away
+            # what the model promises and F does not keep is no exchange that helps
+            optimal = not attempts or 0 < promising <= SINGLES
+            if better is None and self.solver.breaths and (exact or self.ground.quadratic):
+                for attempt in attempts:
+                    if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
+                        model.own[attempt.inside & ~model.inside] = np.inf
                 better, count = self._first_better(fit, model, self._sighs(model, least))
             if better is not None:
                 fit = better
@@ -228,12 +233,17 @@ class Run:
             count = count // 3 if count >= 6 else count // 2
         return attempts
 
-    def _singles(self, model: Model, least: float) -> list[Attempt]:
-        """The best exchanges by themselves."""
-        leave, gain = np.empty(model.u.size, np.int64), np.empty(model.u.size)
-        best_partners(model.P, model.u, model.inside, model.fixed, model.own, leave, gain)
-        best = np.argsort(-gain, kind="stable")[:SINGLES]
-        return [_exchanged(model, [(leave[i], i)]) for i in best if gain[i] > least]
+    def _singles(self, model: Model, least: float) -> tuple[list[Attempt], int]:
+        """The best exchanges of one column by themselves, and how many there are that promise something."""
+        enter = np.flatnonzero(~model.inside & (model.P.diagonal() > FLAT * model.own))
+        leave = np.flatnonzero(model.inside & ~model.fixed)
+        e = -1.0 / model.P.diagonal()[leave]
+        between = model.P[np.ix_(enter, leave)]
+        new = model.u[enter, np.newaxis] + between * (model.u[leave] * e)
+        gain = 0.5 * (new**2 / (model.P.diagonal()[enter, np.newaxis] + between**2 * e) - model.u[leave] ** 2 * e)
+        pairs = np.argwhere(gain > least)
+        best = pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]
+        return [_exchanged(model, [(leave[j], enter[i])]) for i, j in best], len(pairs)
 
     def _sighs(self, model: Model, least: float) -> list[Attempt]:
         """Small breaths inside the model: more columns and back, or fewer and back, then exchanges; what helps most
@@ -252,7 +262,8 @@ class Run:
             fall = model.fall(u, inside)
             if fall > least and not any(np.array_equal(inside, other.inside) for _, other in found):
                 found.append((fall, Attempt(inside, int(np.count_nonzero(inside & ~model.inside)))))
-        return [attempt for _, attempt in sorted(found, key=lambda pair: -pair[0])]
+        best = [attempt for _, attempt in sorted(found, key=lambda pair: -pair[0])]
+        return best if self.ground.quadratic else best[:MOST_SIGHS]  # other models are not true so far away
 
     def _first_better(self, fit: Fit, model: Model, attempts: list[Attempt]) -> tuple[Fit | None, int]:
         """The first of some attempts that lowers F, and how many exchanges it holds."""
@@ -306,8 +317,7 @@ class Run:
         columns = np.sort(columns)
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
-        at = ground.heavy(fit.bend)
-        G, _ = ground.gram(ground.block(columns, at), fit.bend if at is None else fit.bend[at])
+        G = ground.gram(columns, fit.bend)
         # never less than a column has by itself: rows were left out
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, own[columns]))
         b = G @ x[columns] - g[columns]
@@ -325,7 +335,7 @@ class Run:
             B = ground.products(S)
         else:
             at = ground.heavy(fit.bend)
-            if at is not None and 3 * at.size < fit.bend.size:  # else a copy of these rows costs more than it saves
+            if at is not None and 2 * at.size < fit.bend.size:  # else a copy of these rows costs more than it saves
                 B = ground.cross(ground.block(S, at), fit.bend[at], at)
             else:
                 B = ground.cross(ground.block(S), fit.bend)
