@@ -60,10 +60,11 @@ class Store:
         self.problem = problem
         self.size = min(problem.d, max(size, min(2 * size, entries(problem.rows) // (2 * problem.n))))
         self._dense = np.empty((0, problem.n))
+        self._copy = self._dense
         self._slot: dict[int, int] = {}  # the slot of a column, the one used last at the end
 
     def take(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | slice | None = None) -> Array:
-        """A copy of some columns, of some rows or all."""
+        """A copy of some columns, of some rows or all; that of all rows is overwritten by the next one."""
         wanted = columns.tolist()
         new = [j for j in wanted if j not in self._slot]
         if max(self.size, len(wanted)) > len(self._dense):  # the first time, or more than ever at once
@@ -82,7 +83,12 @@ class Store:
         slots = np.array([self._slot[j] for j in wanted], dtype=np.int64)
         if isinstance(rows, np.ndarray):
             return self._dense[np.ix_(slots, rows)]
-        return self._dense[slots] if rows is None else self._dense[slots, rows]
+        if rows is not None:
+            return self._dense[slots, rows]
+        # into the same memory every time: fresh pages would cost more than the copy
+        if len(self._copy) < len(wanted):
+            self._copy = np.empty((len(wanted), self.problem.n))
+        return self._dense.take(slots, axis=0, out=self._copy[: len(wanted)], mode="clip")
 
     def _read(self, columns: NDArray[np.int64], out: Array) -> None:
         problem, count = self.problem, columns.size

@@ -19,7 +19,8 @@ from ._tableau import FLAT, enter_all, exchange, resize
 
 GROWTH = (0.25, 0.5, 1.0, 2.0, 1.0)  # of k: the sizes that a first support goes through
 SIGHS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: by how much it is changed and changed back, in the model
-MOST_SIGHS = 3  # tried on F, where the model is not exact
+FINE, COARSE, STEPS = 1e-6, 1e-4, 4  # how precise a trial is: the promise left, as a share of F, and Newton's steps
+MOST_SIGHS = 2  # tried on F, where the model is not exact
 RUINED = 3.0  # times the last F: a start above it is not worth much
 SINGLES = 4  # exchanges tried one by one
 
@@ -84,8 +85,8 @@ class Exchange:
     Parameters
     ----------
     breaths : int
-        How often to grow the support by half, shrink it again and keep what is better: the more, the better and slower.
-        For the squared loss, whose model is exact, this happens in the model, until nothing is better; 0 for never.
+        How often to grow the support by half, refit, shrink it again, search, and keep what is better: slower, and
+        sometimes better.  For the squared loss the search does all that in its model, which is exact.
     working_set : int, optional
         Columns in the model; by default 4k for the squared loss and 2.5k for others, but at least k + 50.
     gain : float
@@ -110,7 +111,7 @@ class Exchange:
     (array([3, 7]), True)
     """
 
-    breaths: int = 1
+    breaths: int = 0
     working_set: int | None = None
     gain: float = 1e-6
     stages: int = 200
@@ -207,7 +208,7 @@ class Run:
             better, count = self._first_better(fit, model, attempts)
             # what the model promises and F does not keep is no exchange that helps
             optimal = not attempts or 0 < promising <= SINGLES
-            if better is None and self.solver.breaths and (exact or self.ground.quadratic):
+            if better is None and (exact or self.ground.quadratic):
                 for attempt in attempts:
                     if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
                         model.own[attempt.inside & ~model.inside] = np.inf
@@ -271,8 +272,10 @@ class Run:
             columns = self._with_kept(model.columns[inside])
             if columns.tobytes() in self.failed:
                 continue
-            starts = self._starts(fit, model, model.minimiser(inside), columns)
-            trial = self.ground.newton(columns, starts, 6, 1e-6, fit.objective)
+            v = model.minimiser(inside)
+            # as precise as it takes to see the promised fall
+            tol = min(max(0.1 * model.fall(v, inside) / max(abs(fit.objective), 1e-300), FINE), COARSE)
+            trial = self.ground.newton(columns, self._starts(fit, model, v, columns), STEPS, tol, fit.objective)
             if fit.objective - trial.objective > 1e-7 * abs(fit.objective):
                 return trial, count
             self.failed.add(columns.tobytes())
