@@ -187,11 +187,13 @@ def by_l1(X, y, k, l2, loss):
         C = np.inf if l2 == 0 else 1 / (l2 * len(y))
         plain = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-8, max_iter=1000).fit(part, y)
     fit = Fit.of(plain, chosen, X.shape[1])
-    if not dense:
-        return fit
-    middle, size = X[:, chosen].mean(axis=0), np.maximum(X[:, chosen].std(axis=0), TINY)
-    fit.x[chosen] /= size
-    return Fit(fit.x, fit.constant - float(fit.x[chosen] @ middle))
+    return unscaled(fit, X) if dense else fit
+
+
+def unscaled(fit, X):
+    """A fit on standardised columns, as one on the columns X as they are."""
+    x = fit.x / np.maximum(X.std(axis=0), TINY)
+    return Fit(x, fit.constant - float(x @ X.mean(axis=0)))
 
 
 def l1_columns(Z, y, k, loss):
@@ -222,12 +224,24 @@ def l1_columns(Z, y, k, loss):
 
 
 def by_skscope(X, y, k, l2, loss):
-    """skscope's splicing on the same objective, compiled by jax in every fit."""
+    """skscope's splicing on standardised columns."""
     if sparse.issparse(X):
         return "dense rows only"
+    return unscaled(splice(scale(X, X), y, k, l2, loss), X)
+
+
+def by_skscope_raw(X, y, k, l2, loss):
+    """skscope's splicing on the columns as they are: better than on standardised ones here, worse there."""
+    return "dense rows only" if sparse.issparse(X) else splice(X, y, k, l2, loss)
+
+
+def splice(X, y, k, l2, loss):
+    """skscope on the same objective, in double precision."""
+    import jax
     import jax.numpy as jnp
     from skscope import ScopeSolver
 
+    jax.config.update("jax_enable_x64", True)
     Z, t = jnp.column_stack([X, jnp.ones(len(y))]), jnp.array(y)
 
     def value(w):
@@ -240,16 +254,29 @@ def by_skscope(X, y, k, l2, loss):
     return Fit(w[:-1], float(w[-1]))
 
 
-METHODS = {"ksparse": by_ksparse, "abess": by_abess, "omp": by_omp, "l1": by_l1, "skscope": by_skscope}
-PACKAGE_OF = {"abess": ("abess",), "omp": ("scikit-learn",), "l1": ("scikit-learn",), "skscope": ("skscope", "jax")}
+METHODS = {
+    "ksparse": by_ksparse,
+    "abess": by_abess,
+    "omp": by_omp,
+    "l1": by_l1,
+    "skscope": by_skscope,
+    "skscope-raw": by_skscope_raw,
+}
+PACKAGES_OF = {
+    "abess": ("abess",),
+    "omp": ("scikit-learn",),
+    "l1": ("scikit-learn",),
+    "skscope": ("skscope", "jax"),
+    "skscope-raw": ("skscope", "jax"),
+}
 
 
 def version_of(method):
     """What makes its cells stale when it changes; None if it is not installed."""
     if method == "ksparse":
         return ksparse_version()
-    versions = [installed(package) for package in PACKAGE_OF[method]]
-    return None if None in versions else " ".join(f"{p} {v}" for p, v in zip(PACKAGE_OF[method], versions, strict=True))
+    versions = {package: installed(package) for package in PACKAGES_OF[method]}
+    return None if None in versions.values() else " ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def available(names):

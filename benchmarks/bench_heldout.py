@@ -3,9 +3,9 @@
     python benchmarks/bench_heldout.py --data FOLDER [--works mnist,golub] [--peers abess,omp,l1] [--out FILE]
 
 Five folds, shuffled with seed 0, stratified for classes, the same for all methods.  Ours is told k and nothing else;
-peers have no ridge, which is their default, except on golub: its classes are separable, and abess and the refit have
-the ridge of the training benchmark there.  Its columns are standardised for all, by means and variances of the training
-folds.  skscope runs if --peers names it, on dense works; it is not told of a ridge either.
+peers have no ridge, which is their default, except on golub: its classes are separable, and they have the ridge of the
+training benchmark there.  Its columns are standardised for all, by means and variances of the training folds.  skscope
+runs if --peers names it, on dense works.
 
 The loss is the mean log-loss, not clipped, or half the mean square; beside it accuracy or R².  For every work and k the
 verdict is whether our mean is at most the best peer's plus one standard error of the best peer's; the standard error of
@@ -146,7 +146,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="the folder with the data sets")
     known = {**WORKS, **SMALL_WORKS}
     parser.add_argument("--works", default=",".join(WORKS), help=f"some of {', '.join(known)}")
-    parser.add_argument("--peers", default="abess,omp,l1", help="some of abess, omp, l1, skscope")
+    parser.add_argument("--peers", default="abess,omp,l1", help="some of abess, omp, l1, skscope, skscope-raw")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "heldout.json", help="JSON")
     parser.add_argument("--again", action="store_true", help="make cells that are there again")
     options = parser.parse_args()

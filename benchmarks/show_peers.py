@@ -18,10 +18,23 @@ import bench_planted
 from _store import FITS, QUICK, write_whole
 from _works import METHODS
 
-from ksparse._style import GREEN, ORANGE, PURPLE, SETTINGS, SKY, save
+from ksparse._style import GREEN, ORANGE, PURPLE, SETTINGS, SKY, YELLOW, save
 
-TITLES = {"ksparse": "ksparse", "abess": "abess", "omp": "OMP", "l1": "L1, then refit", "skscope": "skscope"}
-MARKS = {"abess": (ORANGE, "s"), "omp": (GREEN, "^"), "l1": (PURPLE, "D"), "skscope": (SKY, "v")}
+TITLES = {
+    "ksparse": "ksparse",
+    "abess": "abess",
+    "omp": "OMP",
+    "l1": "L1, then refit",
+    "skscope": "skscope",
+    "skscope-raw": "skscope, raw columns",
+}
+MARKS = {
+    "abess": (ORANGE, "s"),
+    "omp": (GREEN, "^"),
+    "l1": (PURPLE, "D"),
+    "skscope": (SKY, "v"),
+    "skscope-raw": (YELLOW, "P"),
+}
 PARTS = ("peers", "heldout", "planted")
 
 

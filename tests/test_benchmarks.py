@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
+
+from ksparse import KSparseRegressor
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 
@@ -106,8 +110,6 @@ def test_a_tiny_work_goes_through_the_store(benchmarks, tmp_path, capsys, loss):
 def test_held_out_losses_of_a_tiny_work(benchmarks, tmp_path):
     works, heldout = benchmarks["_works"], benchmarks["bench_heldout"]
     store = benchmarks["_store"].Store(tmp_path / "heldout.json")
-    from functools import partial
-
     variants = {m: ("1", partial(heldout.fit_with, m, None if m == "ksparse" else 0.0)) for m in ("ksparse", "omp")}
     heldout.measure(store, "tiny", tiny(works), variants, None)
     (row,) = heldout.compare(store.cells)
@@ -117,8 +119,6 @@ def test_held_out_losses_of_a_tiny_work(benchmarks, tmp_path):
     # by hand: the first fold
     X, y, _ = works.planted(40, 12, 2, 0.3, 5)
     train, test = heldout.folds_of(y, "squared")[0]
-    from ksparse import KSparseRegressor
-
     model = KSparseRegressor(k=2).fit(X[train], y[train])
     np.testing.assert_allclose(folds[0, 0], np.mean((model.predict(X[test]) - y[test]) ** 2) / 2)
     np.testing.assert_allclose(folds[1, 0], model.score(X[test], y[test]))
@@ -151,9 +151,21 @@ def test_planted_cells_count_recoveries(benchmarks, monkeypatch):
     assert "at least omp in every cell (exact recoveries): yes" in planted.final_table(cells)
 
 
-def test_l1_gives_k_features_and_its_refit_is_the_best_on_them(benchmarks):
-    from sklearn.linear_model import LinearRegression
+def test_the_page_holds_the_numbers_of_the_files(benchmarks, tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the report extra")
+    works, peers, show = (benchmarks[name] for name in ("_works", "bench_peers", "show_peers"))
+    store = benchmarks["_store"].Store()
+    peers.measure(store, "tiny", tiny(works), {"ksparse": "1", "omp": "1"}, None)
+    text = show.page({"peers": store.report})
+    ours, omp = (store.cells[f"tiny|k=2|{method}"] for method in ("ksparse", "omp"))
+    assert f"| {ours['objective']:.5g} | {omp['objective']:.5g} | {ours['objective'] / omp['objective']:.4f} |" in text
+    assert f"| {ours['cpu_s']:.3g} s | {omp['cpu_s']:.3g} s | {omp['cpu_s'] / ours['cpu_s']:.3g}× |" in text
+    assert store.report["machine"]["numpy"] in text
+    show.draw(store.report, tmp_path / "peers.svg")
+    assert "tiny, k = 2" in (tmp_path / "peers.svg").read_text()
 
+
+def test_l1_gives_k_features_and_its_refit_is_the_best_on_them(benchmarks):
     works = benchmarks["_works"]
     X, y, _ = works.planted(60, 20, 3, 0.3, 5)
     fit = works.by_l1(5 * X + 1, y, 3, 0.0, "squared")
