@@ -28,8 +28,15 @@ test: lint
 test-all: lint
 	$(PYTEST)
 
+# `make bench DATA=folder` adds what needs data sets; the steps come last, for they fail when a check is missed.
+# Numbers that benchmarks/results holds from the same sources are kept: an interrupted run goes on where it was.
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python benchmarks/bench_planted.py
+ifdef DATA
+	$(BIN)/python benchmarks/bench_peers.py --data '$(DATA)'
+	$(BIN)/python benchmarks/bench_heldout.py --data '$(DATA)'
+endif
 	$(BIN)/python benchmarks/bench_steps.py
 
 clean:

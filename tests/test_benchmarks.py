@@ -1,0 +1,176 @@
+"""What the benchmarks share: cells that survive an interruption, folds, and the tables made of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from ksparse import KSparseRegressor
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """The scripts import each other by name, as they do when one of them is run."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _store
+    import _works
+    import bench_heldout
+    import bench_peers
+    import bench_planted
+    import show_peers
+
+    yield {m.__name__: m for m in (_store, _works, bench_heldout, bench_peers, bench_planted, show_peers)}
+    for path in FOLDER.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def tiny(works, loss="squared"):
+    """A work of forty rows that needs no file."""
+
+    def read(_):
+        X, y, _ = works.planted(40, 12, 2, 0.3, 5)
+        return X, y if loss == "squared" else np.where(y > 0, 1.0, -1.0)
+
+    return works.Work(read, loss, (2,), l2=0.0 if loss == "squared" else 1e-2)
+
+
+def test_a_rerun_skips_what_is_there(benchmarks, tmp_path):
+    Store, path, calls = benchmarks["_store"].Store, tmp_path / "deep" / "cells.json", []
+
+    def make():
+        calls.append(1)
+        return {"value": len(calls)}
+
+    assert Store(path).made("a", "1", make)["value"] == 1
+    assert Store(path).made("a", "1", make)["value"] == 1
+    assert len(calls) == 1
+    assert Store(path).made("a", "2", make)["value"] == 2  # another version of the method
+    again = Store(path, again=True)
+    assert not again.holds("a", "2")
+    assert again.made("a", "2", make)["value"] == 3
+    assert again.made("a", "2", make)["value"] == 3  # once in a run is enough
+    assert json.loads(path.read_text())["cells"] == {"a": {"version": "2", "value": 3}}
+
+
+def test_what_was_there_survives_an_interruption(benchmarks, tmp_path, monkeypatch):
+    store_module, path = benchmarks["_store"], tmp_path / "cells.json"
+    store = store_module.Store(path)
+    store.made("a", "1", lambda: {"value": 1})
+    before = path.read_text()
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # during a fit
+        store.made("b", "1", stopped)
+    assert path.read_text() == before
+
+    def disk_full(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(store_module.os, "fsync", disk_full)
+    with pytest.raises(OSError, match="no space"):  # during the write
+        store.made("c", "1", lambda: {"value": 3})
+    assert path.read_text() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_quick_fit_is_timed_five_times_after_a_warm_up(benchmarks):
+    store_module, calls = benchmarks["_store"], []
+    answer, seconds, fits = store_module.timed(lambda: calls.append(1) or "done")
+    assert (answer, fits, len(calls)) == ("done", 5, 6)
+    assert seconds >= 0
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_tiny_work_goes_through_the_store(benchmarks, tmp_path, capsys, loss):
+    works, peers = benchmarks["_works"], benchmarks["bench_peers"]
+    work, path = tiny(works, loss), tmp_path / "peers.json"
+    methods = {"ksparse": "1", "omp": "1"}
+    peers.measure(benchmarks["_store"].Store(path), "tiny", work, methods, None)
+    assert "(kept)" not in capsys.readouterr().out
+    store = benchmarks["_store"].Store(path)
+    peers.measure(store, "tiny", work._replace(read=None), methods, None)  # nothing is read
+    assert capsys.readouterr().out.count("(kept)") == 2
+    cell = store.cells["tiny|k=2|ksparse"]
+    assert cell["features"] == 2
+    assert cell["fits"] == 5
+    assert ("skipped" in store.cells["tiny|k=2|omp"]) == (loss == "logistic")
+    assert "tiny" in peers.final_table(store.cells)
+
+
+def test_held_out_losses_of_a_tiny_work(benchmarks, tmp_path):
+    works, heldout = benchmarks["_works"], benchmarks["bench_heldout"]
+    store = benchmarks["_store"].Store(tmp_path / "heldout.json")
+    variants = {m: ("1", partial(heldout.fit_with, m, None if m == "ksparse" else 0.0)) for m in ("ksparse", "omp")}
+    heldout.measure(store, "tiny", tiny(works), variants, None)
+    (row,) = heldout.compare(store.cells)
+    assert row["best"] == "omp"
+    folds = row["methods"]["ksparse"]
+    assert folds.shape == (2, 5)
+    # by hand: the first fold
+    X, y, _ = works.planted(40, 12, 2, 0.3, 5)
+    train, test = heldout.folds_of(y, "squared")[0]
+    model = KSparseRegressor(k=2).fit(X[train], y[train])
+    np.testing.assert_allclose(folds[0, 0], np.mean((model.predict(X[test]) - y[test]) ** 2) / 2)
+    np.testing.assert_allclose(folds[1, 0], model.score(X[test], y[test]))
+    assert row["within"] == (row["difference"] <= row["peer_error"])
+
+
+def test_a_work_without_its_file_is_said_and_skipped(benchmarks, tmp_path, capsys):
+    works, peers = benchmarks["_works"], benchmarks["bench_peers"]
+    store = benchmarks["_store"].Store()
+    peers.measure(store, "riboflavin", works.WORKS["riboflavin"], {"ksparse": "1"}, tmp_path)
+    assert "riboflavin skipped" in capsys.readouterr().out
+    assert not store.cells
+
+
+def test_a_peer_that_is_not_installed_is_said_and_skipped(benchmarks, capsys, monkeypatch):
+    works = benchmarks["_works"]
+    monkeypatch.setattr(works, "installed", lambda package: None)
+    assert list(works.available(["ksparse", "abess"])) == ["ksparse"]
+    assert "abess is not installed" in capsys.readouterr().out
+
+
+def test_planted_cells_count_recoveries(benchmarks, monkeypatch):
+    planted = benchmarks["bench_planted"]
+    monkeypatch.setattr(planted, "N", 60)
+    monkeypatch.setattr(planted, "D", 30)
+    monkeypatch.setattr(planted, "K", 2)
+    cells = {planted.key(0.5, 100, m, 3): planted.cell(m, 0.5, 100, 3) for m in ("ksparse", "omp")}
+    ((rho, snr, by),) = planted.rows_of(cells)
+    assert (rho, snr, by["ksparse"][:2]) == ("0.5", "100", (1.0, 1.0))
+    assert "at least omp in every cell (exact recoveries): yes" in planted.final_table(cells)
+
+
+def test_the_page_holds_the_numbers_of_the_files(benchmarks, tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the report extra")
+    works, peers, show = (benchmarks[name] for name in ("_works", "bench_peers", "show_peers"))
+    store = benchmarks["_store"].Store()
+    peers.measure(store, "tiny", tiny(works), {"ksparse": "1", "omp": "1"}, None)
+    text = show.page({"peers": store.report})
+    ours, omp = (store.cells[f"tiny|k=2|{method}"] for method in ("ksparse", "omp"))
+    assert f"| {ours['objective']:.5g} | {omp['objective']:.5g} | {ours['objective'] / omp['objective']:.4f} |" in text
+    assert f"| {ours['cpu_s']:.3g} s | {omp['cpu_s']:.3g} s ({omp['cpu_s'] / ours['cpu_s']:.3g}×) |" in text
+    assert store.report["machine"]["numpy"] in text
+    show.draw(store.report, tmp_path / "peers.svg")
+    assert "tiny, k = 2" in (tmp_path / "peers.svg").read_text()
+
+
+def test_l1_gives_k_features_and_its_refit_is_the_best_on_them(benchmarks):
+    works = benchmarks["_works"]
+    X, y, _ = works.planted(60, 20, 3, 0.3, 5)
+    fit = works.by_l1(5 * X + 1, y, 3, 0.0, "squared")
+    S = np.flatnonzero(fit.x)
+    assert S.size == 3
+    best = LinearRegression().fit(5 * X[:, S] + 1, y)
+    np.testing.assert_allclose(fit.x[S], best.coef_)
+    np.testing.assert_allclose(fit.constant, best.intercept_)
