@@ -4,9 +4,10 @@ from .exchange import Exchange
 from .htsaga import HTSAGA
 from .htsvrg import HTSVRG
 from .iht import IHT
+from .joint import JointExchange
 from .pgd import PGD
 from .stoiht import StoIHT
 
 SOLVERS = {"ht-svrg": HTSVRG, "ht-saga": HTSAGA, "pgd": PGD, "iht": IHT, "stoiht": StoIHT, "exchange": Exchange}
 
-__all__ = ["HTSAGA", "HTSVRG", "IHT", "PGD", "SOLVERS", "Exchange", "StoIHT"]
+__all__ = ["HTSAGA", "HTSVRG", "IHT", "PGD", "SOLVERS", "Exchange", "JointExchange", "StoIHT"]
