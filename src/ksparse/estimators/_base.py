@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from typing import Any
@@ -17,8 +18,9 @@ from .._progress import progress
 from .._validate import check_count, check_number
 from ..passes import curvatures
 from ..problem import Problem
-from ..result import History, Result, Status
+from ..result import Result
 from ..solvers import PGD, Exchange
+from ._joint import dense_columns, is_joint, learn_jointly, note_groups, second_order_worth, start_from
 from ._scaling import Scaling
 from ._store import save
 from ._summary import Summary
@@ -35,12 +37,16 @@ class KSparseEstimator(BaseEstimator):
     l2: float
     positive: bool
     always_keep: Any
+    groups: Any
     solver: Any
     warm_start: bool
     max_time: float | None
     random_state: Any
     verbose: int
     callback: Any
+    history_: Any
+    status_: Any
+    swap_optimal_: Any
 
     def __init__(self, **parameters: Any) -> None:
         for name, value in parameters.items():  # each subclass lists its own, as scikit-learn wants them
@@ -108,6 +114,11 @@ class KSparseEstimator(BaseEstimator):
         start: tuple[NDArray[np.float64], float] | None,
     ) -> tuple[Result, NDArray[np.float64], float, NDArray[np.float64]]:
         """One model: the result on scaled columns; coefficients and intercept as X has them; what each is worth."""
+        if is_joint(self):
+            several = None if start is None else (start[0][np.newaxis], np.array([start[1]]))
+            result, coef, constants, Z = learn_jointly(self, X, target, weight, offset, self.loss, several)
+            result = dataclasses.replace(result, x=result.x[:, 0], intercept=float(result.intercept[0]))
+            return result, coef[0], float(constants[0]), self._worth(Z, target, weight, offset, result)
         d = X.shape[1]
         kept = self._kept(d)
         if kept.size == d:
@@ -116,7 +127,7 @@ class KSparseEstimator(BaseEstimator):
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
         Z = scaling.rows if scaling else X
-        x0 = None if start is None else _start_from(*(scaling.to_scaled(*start) if scaling else start))
+        x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = minimize(
                 Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=check_number(self.l2, "l2"),
@@ -139,19 +150,21 @@ class KSparseEstimator(BaseEstimator):
         S, worth = result.support, np.zeros(Z.shape[1])
         if S.size == 0:
             return worth
-        block = np.asarray(Z[:, S].toarray() if hasattr(Z, "tocsr") else Z[:, S], dtype=np.float64)
+        block = dense_columns(Z, S)
         problem = Problem.create(
             block, target, loss=self.loss, sample_weight=weight, offset=offset, l2=float(self.l2),
             intercept=bool(self.fit_intercept),
         )  # fmt: skip
         z = block @ result.x[S] + result.intercept + problem.offset
         bend = problem.weight * curvatures(problem.loss, z, problem.y)
-        if problem.intercept and bend.sum() > 0:
-            block = block - bend @ block / bend.sum()
-        hessian = (block * bend[:, np.newaxis]).T @ block / problem.n + problem.l2 * np.eye(S.size)
-        spread = np.linalg.pinv(hessian, hermitian=True).diagonal()
-        worth[S] = 0.5 * result.x[S] ** 2 / np.maximum(spread, 1e-300)
+        worth[S] = second_order_worth(block, bend, result.x[S], problem.l2, problem.intercept)
         return worth
+
+    def _note(self, result: Result) -> None:
+        """What a fit says about itself."""
+        self.n_iter_, self.objective_ = max(1, result.n_stages), result.objective
+        self.history_, self.status_, self.swap_optimal_ = result.history, result.status, result.swap_optimal
+        note_groups(self)
 
     # --- using ---------------------------------------------------------------------------------------------------
     def _linear(self, X: Any) -> NDArray[Any]:
@@ -185,9 +198,3 @@ class KSparseEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _start_from(x: NDArray[np.float64], constant: float) -> Result:
-    """A point to start from, with its intercept."""
-    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
-    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)

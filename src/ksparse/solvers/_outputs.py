@@ -345,6 +345,7 @@ class Classes(Outputs):
             if norm <= enough:
                 break
             direction = y + (norm / before) * direction
+        step = step - step.mean(axis=1, keepdims=True)  # what rounding has added to all classes
         return step, -float(np.sum(gradient * step))
 
     def _largest(self, block: Array) -> Array:

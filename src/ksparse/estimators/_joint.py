@@ -1,0 +1,173 @@
+"""Models whose outputs, or groups of columns, share one choice of at most k: the estimators' way to `joint`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from .._progress import progress
+from .._validate import check_number
+from ..result import History, Result, Status
+from ..solvers.joint import JointExchange, joint
+from ._scaling import Scaling
+
+Array = NDArray[np.float64]
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+def group_labels(groups: Any, d: int, names: Any) -> NDArray[Any] | None:
+    """A label a column, as an array; None without groups.
+
+    Of a dict {column: group} the columns that it leaves out are groups of their own.
+    """
+    if groups is None:
+        return None
+    if isinstance(groups, dict):
+        columns = list(range(d)) if names is None else list(names)
+        unknown = [column for column in groups if column not in columns]
+        if unknown:
+            raise ValueError(f"groups names the column {unknown[0]!r}, which X does not have; its keys must be columns")
+        labels = np.empty(d, dtype=object)
+        labels[:] = [groups.get(column, column) for column in columns]
+        return labels
+    labels = np.asarray(groups)
+    if labels.shape != (d,):
+        raise ValueError(
+            f"groups must have one label a column, that is shape ({d},), got shape {labels.shape}; or give a dict "
+            "{column: group}"
+        )
+    return labels
+
+
+def count_units(model: Any, d: int, names: Any = None) -> int:
+    """How many columns, or groups of them, a model chooses from."""
+    labels = group_labels(model.groups, d, names)
+    return d if labels is None else len(set(labels.tolist()))
+
+
+def note_groups(model: Any) -> None:
+    """Set `groups_`, the labels of the chosen groups, in the order of their columns."""
+    labels = group_labels(model.groups, model.n_features_in_, getattr(model, "feature_names_in_", None))
+    if labels is None:
+        model.__dict__.pop("groups_", None)
+        return
+    chosen = np.setdiff1d(model.support_, model._kept(model.n_features_in_))
+    model.groups_ = np.array(list(dict.fromkeys(labels[chosen].tolist())), dtype=labels.dtype)
+
+
+# --- fits ------------------------------------------------------------------------------------------------------------
+def is_joint(model: Any) -> bool:
+    """Whether even one output goes through `joint`."""
+    return model.groups is not None or isinstance(model.solver, JointExchange)
+
+
+def solver_knows_units(model: Any) -> bool:
+    """Whether the solver is JointExchange, or may be."""
+    return isinstance(model.solver, JointExchange) or (isinstance(model.solver, str) and model.solver == "auto")
+
+
+def refuse_what_is_not_there(model: Any, what: str, remedy: str) -> None:
+    """Only JointExchange knows units, and it knows no signs."""
+    if model.positive:
+        raise ValueError(f"positive must be False for {what}, got True; {remedy}")
+    if not solver_knows_units(model):
+        raise ValueError(f"solver must be 'auto' or a JointExchange for {what}, got {model.solver!r}; {remedy}")
+
+
+def learn_jointly(
+    model: Any,
+    X: Any,
+    Y: NDArray[Any],
+    weight: Array | None,
+    offset: Any,
+    loss: str,
+    start: tuple[Array, Array] | None,
+) -> tuple[Result, Array, Array, Any]:
+    """The result on scaled columns; coefficients (outputs, d) and intercepts as X has them; and the scaled rows."""
+    what = "groups" if model.groups is not None else "JointExchange"
+    refuse_what_is_not_there(model, what, f"or do without {what}")
+    d = X.shape[1]
+    kept = model._kept(d)
+    labels = group_labels(model.groups, d, getattr(model, "feature_names_in_", None))
+    free = np.setdiff1d(np.arange(d), kept)
+    if free.size == 0:
+        raise ValueError("always_keep must leave columns to choose from, got all of them")
+    model.k_ = model._count(free.size if labels is None else len(set(labels[free].tolist())))
+    intercept = bool(model.fit_intercept)
+    scaling = Scaling(X, weight, intercept) if model.standardize else None
+    Z = scaling.rows if scaling else X
+    with progress(bool(model.verbose), model.callback) as callback:
+        result = joint(
+            Z, Y, model.k_, loss=loss, groups=labels, l2=check_number(model.l2, "l2"), intercept=intercept,
+            sample_weight=weight, offset=offset, always_keep=kept, start=_scaled_start(start, scaling),
+            solver=model.solver if isinstance(model.solver, JointExchange) else JointExchange(),
+            callback=callback, max_time=model.max_time,
+        )  # fmt: skip
+    if result.status in ("diverged", "stage limit", "time limit"):
+        warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=5)
+    pairs = list(zip(result.x.T, result.intercept, strict=True))
+    if scaling:
+        pairs = [scaling.to_original(w, float(b)) for w, b in pairs]
+    return result, np.array([w for w, _ in pairs]), np.array([b for _, b in pairs]), Z
+
+
+def start_from(x: Array, constant: Any) -> Result:
+    """A point to start from, with its intercept."""
+    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
+    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
+
+
+def _scaled_start(start: tuple[Array, Array] | None, scaling: Scaling | None) -> Result | None:
+    if start is None:
+        return None
+    pairs = list(zip(*start, strict=True))
+    if scaling:
+        pairs = [scaling.to_scaled(w, float(b)) for w, b in pairs]
+    return start_from(np.array([w for w, _ in pairs]).T, np.array([b for _, b in pairs]))
+
+
+def fit_outputs(model: Any, X: Any, Y: NDArray[Any], weight: Array | None, offset: Any, loss: str, again: bool) -> None:
+    """Fit a model of several outputs and note everything; `again` starts from the last fit, if that has its shape."""
+    start = None
+    if again and np.ndim(model.coef_) == 2 and model.coef_.shape[1] == X.shape[1]:
+        start = (model.coef_.astype(np.float64), np.asarray(model.intercept_, dtype=np.float64))
+        outputs = int(Y.max()) + 1 if loss == "softmax" else Y.shape[1]
+        start = start if start[0].shape[0] == outputs else None
+    result, coef, constants, Z = learn_jointly(model, X, Y, weight, offset, loss, start)
+    model.coef_, model.intercept_ = coef.astype(X.dtype), constants.astype(X.dtype)
+    model.support_ = np.flatnonzero(model.coef_.any(axis=0))
+    model.worth_ = _worths(model, Z, weight, loss, result)
+    model._note(result)
+
+
+def _worths(model: Any, Z: Any, weight: Array | None, loss: str, result: Result) -> Array:
+    """Of every output and column: by how much the objective would rise without that coefficient, the others of its
+    output refitted (to second order); 0 elsewhere."""
+    S, worth = result.support, np.zeros_like(result.x.T)
+    block = dense_columns(Z, S)
+    share = np.ones(block.shape[0]) if weight is None else weight * (block.shape[0] / weight.sum())
+    p = softmax(block @ result.x[S] + result.intercept, axis=1) if loss == "softmax" else None
+    for c in range(len(worth)):
+        bend = share if p is None else share * p[:, c] * (1.0 - p[:, c])
+        worth[c, S] = second_order_worth(block, bend, result.x[S, c], float(model.l2), bool(model.fit_intercept))
+    return worth
+
+
+def dense_columns(Z: Any, S: NDArray[Any]) -> Array:
+    """Some columns as a dense float64 array."""
+    return np.asarray(Z[:, S].toarray() if hasattr(Z, "tocsr") else Z[:, S], dtype=np.float64)
+
+
+def second_order_worth(block: Array, bend: Array, x: Array, l2: float, intercept: bool) -> Array:
+    """½x²/(H⁻¹)_jj: what the objective rises by without each coefficient, the others refitted in the quadratic."""
+    if intercept and bend.sum() > 0:
+        block = block - bend @ block / bend.sum()
+    hessian = (block * bend[:, np.newaxis]).T @ block / block.shape[0] + l2 * np.eye(x.size)
+    spread = np.linalg.pinv(hessian, hermitian=True).diagonal()
+    return 0.5 * x**2 / np.maximum(spread, 1e-300)
