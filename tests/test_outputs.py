@@ -155,6 +155,8 @@ def test_groups_of_columns(wine):
     np.testing.assert_allclose(by_name.coef_, model.coef_)
     partly = KSparseRegressor(k=2, groups={"bmi": "body", "bp": "body"}).fit(X, y)
     assert partly.groups_.tolist() == ["body", "s5"]
+    pairs = KSparseRegressor(k=1, groups={"bmi": ("body", 1), "bp": ("body", 1)}).fit(X, y)
+    assert pairs.groups_.tolist() == [("body", 1)]
     assert KSparseRegressor(k=99, groups=labels).fit(X, y).k_ == 3
     assert KSparseRegressor(k=0.5, groups=labels).fit(X, y).k_ == 2
     kept = KSparseRegressor(k=1, groups=labels, always_keep=["age"]).fit(X, y)
@@ -260,6 +262,7 @@ IRIS = load_iris(return_X_y=True)
         (KSparseRegressor(positive=True), planted(), "positive must be False for several targets"),
         (KSparseRegressor(groups=[0, 1]), planted(), "groups must have one label a column, that is shape \\(30,\\)"),
         (KSparseRegressor(groups={"bmi": 1}), planted(), "groups names the column 'bmi'"),
+        (KSparseRegressor(groups={3: []}), planted(), "groups must hold labels such as"),
         (KSparseClassifier(groups=[0, 0, 1, 1], solver="pgd"), IRIS, "multi_class='softmax'|for groups"),
         (KSparseClassifier(groups=[0, 0, 1, 1], positive=True), IRIS, "positive must be False for groups"),
         (KSparseRegressor(solver=JointExchange(), positive=True), IRIS, "positive must be False for JointExchange"),

@@ -45,10 +45,18 @@ def group_labels(groups: Any, d: int, names: Any) -> NDArray[Any] | None:
     return labels
 
 
+def _distinct(labels: NDArray[Any]) -> int:
+    """How many labels there are."""
+    try:
+        return len(set(labels.tolist()))
+    except TypeError as error:
+        raise ValueError(f"groups must hold labels such as numbers or names ({error})") from None
+
+
 def count_units(model: Any, d: int, names: Any = None) -> int:
     """How many columns, or groups of them, a model chooses from."""
     labels = group_labels(model.groups, d, names)
-    return d if labels is None else len(set(labels.tolist()))
+    return d if labels is None else _distinct(labels)
 
 
 def note_groups(model: Any) -> None:
@@ -58,7 +66,8 @@ def note_groups(model: Any) -> None:
         model.__dict__.pop("groups_", None)
         return
     chosen = np.setdiff1d(model.support_, model._kept(model.n_features_in_))
-    model.groups_ = np.array(list(dict.fromkeys(labels[chosen].tolist())), dtype=labels.dtype)
+    first = {label: j for j, label in reversed(list(enumerate(labels.tolist())))}
+    model.groups_ = labels[list(dict.fromkeys(first[label] for label in labels[chosen].tolist()))]
 
 
 # --- fits ------------------------------------------------------------------------------------------------------------
@@ -98,7 +107,7 @@ def learn_jointly(
     free = np.setdiff1d(np.arange(d), kept)
     if free.size == 0:
         raise ValueError("always_keep must leave columns to choose from, got all of them")
-    model.k_ = model._count(free.size if labels is None else len(set(labels[free].tolist())))
+    model.k_ = model._count(free.size if labels is None else _distinct(labels[free]))
     intercept = bool(model.fit_intercept)
     scaling = Scaling(X, weight, intercept) if model.standardize else None
     Z = scaling.rows if scaling else X
@@ -110,7 +119,7 @@ def learn_jointly(
             callback=callback, max_time=model.max_time,
         )  # fmt: skip
     if result.status in ("diverged", "stage limit", "time limit"):
-        warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=5)
+        warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
     pairs = list(zip(result.x.T, result.intercept, strict=True))
     if scaling:
         pairs = [scaling.to_original(w, float(b)) for w, b in pairs]

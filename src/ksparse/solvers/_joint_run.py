@@ -68,6 +68,7 @@ class Model(NamedTuple):
     b: Array
     lead: int = 0  # columns of the tableau before the first of `columns`: the intercepts
     fold: int = 1  # columns of the tableau a column: 1, or one an output
+    covers: bool = True  # no unit that promises something was left out
 
     @property
     def tableau(self) -> tuple[Any, ...]:
@@ -158,7 +159,7 @@ class JointRun:
             elif not exact:
                 exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
             else:
-                yield fit, not tries
+                yield fit, not tries and model.covers
                 return
 
     def _several(self, fit: JointFit, model: Model, cap: float) -> list[NDArray[np.int64]]:
@@ -241,7 +242,10 @@ class JointRun:
         room = np.searchsorted(wide, 4 * wide[min(fewest, wide.size) - 1] + 250, side="right")
         whole = np.searchsorted(wide, self.outputs.width / self.outputs.n_outputs - self.kept - 1, side="right")
         if whole >= min(fewest + fewest // 2 + 2, ranked.size):
-            return self._whole_model(fit, g, own, centre, np.sort(ranked[: min(whole, room)]), inside)
+            picked = ranked[: min(whole, room)]
+            left = np.delete(worth, picked).max(initial=0.0)
+            model = self._whole_model(fit, g, own, centre, np.sort(picked), inside)
+            return model._replace(covers=bool(left <= self.solver.gain * abs(fit.objective)))
         picked = np.sort(ranked[: max(int(room), inside.size)])
         columns = np.concatenate([problem.kept, units.columns(picked)])
         G = self._gram(fit, columns, own[columns])

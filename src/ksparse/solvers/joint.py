@@ -24,8 +24,10 @@ from ._run import Clock, TimeUp, _history
 class JointExchange:
     """`Exchange` for units: columns with the coefficients of all outputs, or groups of columns.
 
-    The quadratic model has one matrix for all outputs.  For several targets it is exact; for the softmax it takes the
-    mean curvature of a row over its classes, and only chooses which exchanges are tried on the objective itself.
+    For several targets the quadratic model has one matrix for all outputs, and is exact.  For the softmax such a model,
+    with the mean curvature of a row over its classes, ranks the units; on the most promising ones exchanges are judged
+    in the whole Hessian, classes against classes, if that has no more than some 1200 rows.  Then the result counts as
+    ``swap_optimal`` only if no unit that was left out ranks as a promise.
 
     Parameters
     ----------
