@@ -135,7 +135,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
-        """Learn from rows X and targets y; `offset` is added to every prediction in the loss (for rates of counts)."""
+        """Learn from rows X and targets y, (n,) or (n, targets); `offset` is added to every prediction in the loss (for
+        rates of counts)."""
         loss = self._loss_name()
         several = has_several_targets(y, loss)
         X, y = self._check_rows(X, y, y_numeric=True, multi_output=several)

@@ -110,6 +110,9 @@ class Single(Outputs):
         super().__init__(problem, check)
         self.quadratic = self.ground.quadratic
 
+    def empty_fit(self) -> JointFit:
+        return self._joint(self.ground.empty_fit())
+
     def gradient(self, fit: JointFit) -> tuple[Array, Array, Array]:
         one = Fit(fit.columns, fit.x[:, 0], float(fit.constant[0]), fit.objective, fit.slope[:, 0], fit.bend)
         g, a, q = self.ground.gradient(one)
@@ -125,9 +128,12 @@ class Single(Outputs):
         polish: bool = False,
     ) -> JointFit:
         plain = [(x[:, 0], float(constant[0])) for x, constant in starts]
-        fit = self.ground.newton(columns, plain, steps, tol, hopeless, polish)
-        constant = np.array([fit.constant])
-        return JointFit(columns, fit.x[:, np.newaxis], constant, fit.objective, fit.slope[:, np.newaxis], fit.bend)
+        return self._joint(self.ground.newton(columns, plain, steps, tol, hopeless, polish))
+
+    @staticmethod
+    def _joint(fit: Fit) -> JointFit:
+        x, constant, slope = fit.x[:, np.newaxis], np.array([fit.constant]), fit.slope[:, np.newaxis]
+        return JointFit(fit.columns, x, constant, fit.objective, slope, fit.bend)
 
 
 class Targets(Outputs):
@@ -275,7 +281,8 @@ class Classes(Outputs):
                 break
             fell = objective - moved[0]
             objective, p, both, z = moved
-            if fell < 2.0 * promise and objective - 0.6 * promise > hopeless:
+            # where the quadratic foretold the step, it also knows how far F may still fall
+            if 0.25 * promise < fell < 0.75 * promise and objective - 0.6 * promise > hopeless:
                 break
         constant = both[0] if first else np.zeros(self.n_outputs)
         return JointFit(columns, both[first:], constant, objective, self._slope(p), self._bend(p))
