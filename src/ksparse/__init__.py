@@ -24,7 +24,7 @@ _HOME = {
     "IHT": "solvers",
     "StoIHT": "solvers",
     "Exchange": "solvers",
-    "JointExchange": "solvers",
+    "JointExchange": "solvers.joint",
     "joint": "solvers.joint",
     "KSparseClassifier": "estimators",
     "KSparseRegressor": "estimators",
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from .solvers import IHT as IHT
     from .solvers import PGD as PGD
     from .solvers import Exchange as Exchange
-    from .solvers import JointExchange as JointExchange
     from .solvers import StoIHT as StoIHT
+    from .solvers.joint import JointExchange as JointExchange
     from .solvers.joint import joint as joint
 
 

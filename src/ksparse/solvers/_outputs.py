@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ..matrix import CSR, Rows, transposed_times
 from ..problem import Problem
@@ -311,6 +310,8 @@ class Classes(Outputs):
     def _direction(self, block: Array, p: Array, ridge: Array, gradient: Array, accuracy: float) -> tuple[Array, float]:
         """A Newton step, and what it promises (twice its fall in the quadratic), by conjugate gradients, preconditioned
         by the Hessian with one curvature for all classes."""
+        from scipy.linalg import cho_factor, cho_solve
+
         n, weight = self.problem.n, self.problem.weight[:, np.newaxis]
         if block.shape[1] == 0:
             return np.zeros_like(gradient), 0.0
