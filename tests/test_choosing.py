@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_whatever_the_threads():
     X, y = planted()
     y = np.digitize(y, [-1.0, 1.0])
     stochastic = KSparseClassifier(k=2, solver=HTSVRG(stages=40), random_state=np.random.default_rng(5))
-    for estimator in (KSparseClassifier(k=2), stochastic):
+    for estimator in (KSparseClassifier(k=2, multi_class="ovr"), stochastic):
         one, two, other = (
             support_stability(X, y, estimator, n_resamples=8, random_state=seed, n_jobs=jobs)
             for seed, jobs in ((3, None), (3, 2), (4, 2))
@@ -202,10 +202,10 @@ def test_classes_are_learned_in_threads():
             seen.append(threading.get_ident())
             meet.wait()
 
-    KSparseClassifier(k=2, n_jobs=2, callback=note).fit(X, y)
+    KSparseClassifier(k=2, multi_class="ovr", n_jobs=2, callback=note).fit(X, y)
     assert len(seen) == 2
     seen = []
-    KSparseClassifier(k=2, callback=lambda progress: seen.append(threading.get_ident())).fit(X, y)
+    KSparseClassifier(k=2, multi_class="ovr", callback=lambda progress: seen.append(threading.get_ident())).fit(X, y)
     assert set(seen) == {threading.get_ident()}
 
 

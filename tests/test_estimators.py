@@ -35,7 +35,7 @@ from ksparse import (
 @parametrize_with_checks(
     [
         KSparseRegressor(), KSparseRegressor(loss="poisson"), KSparseClassifier(), KSparseSelector(),
-        KSparseRegressorCV([1, 2], cv=3), KSparseClassifierCV([1, 2], cv=3),
+        KSparseRegressorCV([1, 2], cv=3), KSparseClassifierCV([1, 2], cv=3), KSparseClassifier(multi_class="ovr"),
     ]
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore")
@@ -95,7 +95,7 @@ def test_labels_of_any_kind(cancer, labels):
 
 def test_several_classes_one_against_the_rest():
     X, y = load_iris(return_X_y=True)
-    model = KSparseClassifier(k=2).fit(X, y)
+    model = KSparseClassifier(k=2, multi_class="ovr").fit(X, y)
     assert model.coef_.shape == (3, 4)
     assert (np.count_nonzero(model.coef_, axis=1) <= 2).all()
     assert model.score(X, y) > 0.9
@@ -192,7 +192,7 @@ def test_plain_models_for_deployment(diabetes, cancer):
     model = KSparseClassifier(k=3).fit(X, y)
     np.testing.assert_allclose(model.to_sklearn().predict_proba(X), model.predict_proba(X), rtol=1e-6)
     with pytest.raises(ValueError, match="two classes"):
-        KSparseClassifier(k=1).fit(*load_iris(return_X_y=True)).to_sklearn()
+        KSparseClassifier(k=1, multi_class="ovr").fit(*load_iris(return_X_y=True)).to_sklearn()
     hinge = KSparseClassifier(k=3, loss="squared_hinge").fit(X, y)
     assert hinge.score(X, y) > 0.95
     assert not hasattr(hinge, "predict_proba")
@@ -205,7 +205,7 @@ def test_models_are_saved_and_loaded(tmp_path, diabetes, cancer, case):
         "regressor": (KSparseRegressor(k=3), diabetes),
         "poisson": (KSparseRegressor(k=3, loss="poisson"), diabetes),
         "binary": (KSparseClassifier(k=3), (cancer[0], np.array(["no", "yes"])[cancer[1]])),
-        "several": (KSparseClassifier(k=2), load_iris(return_X_y=True)),
+        "several": (KSparseClassifier(k=2, multi_class="ovr"), load_iris(return_X_y=True)),
     }[case]
     model.fit(X, y).save(tmp_path / "model.json")
     loaded = load(tmp_path / "model.json")
@@ -333,7 +333,10 @@ def test_fewer_rows_than_features():
     X, y = planted(n=8, d=50)
     model = KSparseRegressor(k=20).fit(X, y)
     assert np.isfinite(model.coef_).all()
-    assert model.score(X, y) > 0.99
+    assert model.l2_ == pytest.approx(0.1)  # as large as the default ridge gets
+    free = KSparseRegressor(k=20, l2=0.0).fit(X, y)
+    assert np.isfinite(free.coef_).all()
+    assert free.score(X, y) > 0.99
 
 
 @pytest.mark.parametrize(

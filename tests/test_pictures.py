@@ -133,7 +133,7 @@ def test_convergence_is_counted_in_passes(solver):
 
 def test_convergence_of_several_classes(tmp_path):
     X, y = load_digits(n_class=3, return_X_y=True)
-    model = KSparseClassifier(k=2).fit(X, np.array(["_a", "$b$", "c"])[y])
+    model = KSparseClassifier(k=2, multi_class="ovr").fit(X, np.array(["_a", "$b$", "c"])[y])
     ax = model.plot_convergence()
     assert len(ax.lines) == 3
     assert {" _a", "$b$", "c"} <= set(texts(ax))
@@ -174,7 +174,8 @@ def test_a_path_names_classes_and_features():
 
 def test_legends_stand_beside_the_curves():
     X, y = planted()
-    for ax in (k_path(X, y).plot(), KSparseClassifier(k=2).fit(*load_iris(return_X_y=True)).plot_convergence()):
+    classes = KSparseClassifier(k=2, multi_class="ovr").fit(*load_iris(return_X_y=True))
+    for ax in (k_path(X, y).plot(), classes.plot_convergence()):
         svg(ax)  # draws it
         assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
         assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1

@@ -108,9 +108,12 @@ def test_certificates_say_what_is_certain():
     assert "no exchange of a chosen feature for another lowers the objective," in str(certificate)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     model = KSparseRegressor(k=4).fit(X, y)
-    curvature = np.linalg.eigvalsh(Z[:, model.support_].T @ Z[:, model.support_] / len(y)) + model.l2
+    curvature = np.linalg.eigvalsh(Z[:, model.support_].T @ Z[:, model.support_] / len(y)) + model.l2_
     assert (certificate.alpha, certificate.L) == pytest.approx((curvature[0], curvature[-1]))
-    without = [KSparseRegressor(k=3).fit(np.delete(X[:, model.support_], j, axis=1), y).objective_ for j in range(4)]
+    without = [
+        KSparseRegressor(k=3, l2=model.l2_).fit(np.delete(X[:, model.support_], j, axis=1), y).objective_
+        for j in range(4)
+    ]
     assert certificate.least_worth == pytest.approx(min(without) - model.objective_)
     assert certificate.to_dict()["verdict"] == "swap-optimal"
 

@@ -24,6 +24,8 @@ _HOME = {
     "IHT": "solvers",
     "StoIHT": "solvers",
     "Exchange": "solvers",
+    "JointExchange": "solvers.joint",
+    "joint": "solvers.joint",
     "KSparseClassifier": "estimators",
     "KSparseRegressor": "estimators",
     "KSparseSelector": "estimators",
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from .solvers import PGD as PGD
     from .solvers import Exchange as Exchange
     from .solvers import StoIHT as StoIHT
+    from .solvers.joint import JointExchange as JointExchange
+    from .solvers.joint import joint as joint
 
 
 def __getattr__(name: str) -> Any:

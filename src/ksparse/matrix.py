@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from ._jit import FINITE, SUMS, generic, inner
 from ._validate import as_real
 
+CHUNK = 1 << 22  # numbers that are converted to another precision at a time
+
 
 class CSR(NamedTuple):
     """Sparse rows: row i holds ``data[p]`` at column ``indices[p]`` for ``indptr[i] <= p < indptr[i+1]``.
@@ -130,7 +132,14 @@ def times_rows(block: NDArray[np.float64], rows: Rows, which: NDArray[np.int64] 
         signed = [part.view(np.dtype(part.dtype.name[1:])) for part in (rows.indices, rows.indptr)]
         A = sparse.csr_array((rows.data, *signed), shape=shape(rows))
         return np.ascontiguousarray(np.asarray((A if which is None else A[which]).T @ block.T).T)
-    return np.asarray(block @ (rows if which is None else rows[which]), dtype=np.float64)
+    if rows.dtype == np.float64:
+        return np.asarray(block @ (rows if which is None else rows[which]))
+    total = np.zeros((block.shape[0], rows.shape[1]))
+    step = max(1, CHUNK // rows.shape[1])  # a few rows in double precision at a time, not a copy of all
+    for low in range(0, block.shape[1], step):
+        part = slice(low, low + step)
+        total += block[:, part] @ rows[part if which is None else which[part]].astype(np.float64)
+    return total
 
 
 # --- a row against the slots -----------------------------------------------------------------------------------------

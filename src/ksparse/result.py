@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class Progress(NamedTuple):
     stage: int
     objective: float
     x: NDArray[np.float64]
-    intercept: float
+    intercept: Any  # a float; of `joint` an array
     support: NDArray[np.intp]
     gradients: int
     seconds: float
@@ -77,14 +77,14 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The outcome of `minimize`.
+    """The outcome of `minimize` or `joint`.
 
     Attributes
     ----------
-    x : array of shape (d,)
+    x : array of shape (d,); of `joint` (d, outputs)
         The last snapshot; the best one if the run was cut short or went wrong (any status but "converged",
         "stage limit" and "stopped").
-    intercept : float
+    intercept : float; of `joint` an array of shape (outputs,)
         0.0 unless the problem has one.
     support : array of int
         The columns with a non-zero coefficient.
@@ -101,7 +101,7 @@ class Result:
     """
 
     x: NDArray[np.float64]
-    intercept: float
+    intercept: Any
     support: NDArray[np.intp]
     objective: float
     status: Status
@@ -116,5 +116,5 @@ class Result:
     def __repr__(self) -> str:
         return (
             f"Result({self.status.explain()}; objective {self.objective:.6g}, "
-            f"{self.support.size} of {self.x.size} coefficients, {self.n_stages} stages)"
+            f"{self.support.size} of {len(self.x)} coefficients, {self.n_stages} stages)"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from typing import Any, NamedTuple
@@ -17,9 +18,10 @@ from .._minimize import minimize
 from .._progress import progress
 from .._validate import check_count, check_generator, check_number
 from ..problem import Problem
-from ..result import History, Result, Status
+from ..result import Result
 from ..solvers import PGD, Exchange
 from ._evidence import FitCertificate, examine
+from ._joint import dense_columns, group_labels, is_joint, learn_jointly, note_groups, start_from
 from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
 from ._scaling import Scaling
@@ -45,9 +47,10 @@ class KSparseEstimator(Shown, BaseEstimator):
     loss: str
     fit_intercept: bool
     standardize: bool
-    l2: float
+    l2: float | str
     positive: bool
     always_keep: Any
+    groups: Any
     solver: Any
     warm_start: bool
     max_time: float | None
@@ -56,6 +59,9 @@ class KSparseEstimator(Shown, BaseEstimator):
     reservoir: int
     verbose: int
     callback: Any
+    history_: Any
+    status_: Any
+    swap_optimal_: Any
 
     def __init__(self, **parameters: Any) -> None:
         for name, value in parameters.items():  # each subclass lists its own, as scikit-learn wants them
@@ -102,13 +108,30 @@ class KSparseEstimator(Shown, BaseEstimator):
         return np.unique(kept).astype(np.int64)
 
     def _numbered(self, named: Any, d: int) -> Any:
-        """A copy for rows without names: the columns that always_keep names, by the names that `named` has seen."""
+        """A copy for rows without names: columns that always_keep and groups name, by the names that `named` has."""
         copy = clone(self)
+        if hasattr(named, "feature_names_in_"):
+            copy.feature_names_in_ = named.feature_names_in_
+            copy.groups = group_labels(self.groups, d, named.feature_names_in_)
         if self.always_keep is not None:
-            if hasattr(named, "feature_names_in_"):
-                copy.feature_names_in_ = named.feature_names_in_
             copy.always_keep = copy._kept(d)
         return clone(copy)
+
+    def _ridge(self, weight: Any, n: int, d: int) -> float:
+        """l2 as a number: the rule behind "auto" needs k_ and the rows that count."""
+        if isinstance(self.l2, str):
+            if self.l2 != "auto":
+                raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
+            rows = float(n)
+            if weight is not None:  # whole weights are repetitions; others may have any unit
+                whole = bool((weight == np.round(weight)).all())
+                rows = float(weight.sum()) if whole else float(np.count_nonzero(weight))
+            return self._auto_ridge(min(1.0, self.k_ * math.log(d + 1) / rows))
+        return check_number(self.l2, "l2")
+
+    def _auto_ridge(self, burden: float) -> float:
+        """The default ridge; the burden is k·log d/n, what choosing k of d columns asks of a row, and 1 at most."""
+        raise NotImplementedError
 
     def _solver(self) -> Any:
         if self.solver != "auto":
@@ -148,34 +171,44 @@ class KSparseEstimator(Shown, BaseEstimator):
         start: tuple[NDArray[np.float64], float] | None,
         seed: Any,
     ) -> Learnt:
+        if is_joint(self):
+            several = None if start is None else (start[0][np.newaxis], np.array([start[1]]))
+            result, coef, constants, scaling = learn_jointly(self, X, target, weight, offset, self.loss, several)
+            result = dataclasses.replace(result, x=result.x[:, 0], intercept=float(result.intercept[0]))
+            known = self._examined(X, scaling, target, weight, offset, result)
+            return Learnt(result, coef[0], float(constants[0]), *known)
         d = X.shape[1]
         kept = self._kept(d)
         if kept.size == d:
             raise ValueError("always_keep must leave columns to choose from, got all of them")
         self.k_ = self._count(d - kept.size)
+        self.l2_ = self._ridge(weight, X.shape[0], d)
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
         Z = scaling.view if scaling else X
-        x0 = None if start is None else _start_from(*(scaling.to_scaled(*start) if scaling else start))
+        x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = minimize(
-                Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=check_number(self.l2, "l2"),
+                Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=self.l2_,
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
                 sample_weight=weight, max_time=self.max_time, random_state=seed, callback=callback,
                 x0=x0,
             )  # fmt: skip
         w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
-        S = result.support
-        block = np.asarray(X[:, S].toarray() if hasattr(X, "tocsr") else X[:, S], dtype=np.float64)
-        if scaling:
-            block = (block - scaling.centre[S]) * scaling.factor[S]
+        return Learnt(result, w, b, *self._examined(X, scaling, target, weight, offset, result))
+
+    def _examined(
+        self, X: Any, scaling: Scaling | None, target: Any, weight: Any, offset: Any, result: Result
+    ) -> tuple[NDArray[np.float64], FitCertificate]:
+        """What every column is worth in a fit, and what is certain of it."""
+        S, worth = result.support, np.zeros(X.shape[1])
+        block = dense_columns(X, S, scaling)
         problem = Problem.create(
             block if S.size else np.zeros((len(target), 1)), target, loss=self.loss, sample_weight=weight,
-            offset=offset, l2=float(self.l2), intercept=intercept,
+            offset=offset, l2=self.l2_, intercept=bool(self.fit_intercept),
         )  # fmt: skip
-        worth = np.zeros(d)
         worth[S], certificate = examine(block, problem, result.x[S], result.intercept, result)
-        return Learnt(result, w, b, worth, certificate)
+        return worth, certificate
 
     def _seed(self, shared: bool = False) -> Any:
         """random_state for one run; a generator that several runs share gives each a number, whatever their order."""
@@ -194,6 +227,12 @@ class KSparseEstimator(Shown, BaseEstimator):
     def _forget(self) -> None:
         """What `partial_fit` remembered is gone."""
         self.__dict__.pop("reservoir_", None)
+
+    def _note(self, result: Result) -> None:
+        """What a fit says about itself."""
+        self.n_iter_, self.objective_ = max(1, result.n_stages), result.objective
+        self.history_, self.status_, self.swap_optimal_ = result.history, result.status, result.swap_optimal
+        note_groups(self)
 
     # --- using ---------------------------------------------------------------------------------------------------
     def _linear(self, X: Any) -> NDArray[Any]:
@@ -248,9 +287,3 @@ class KSparseEstimator(Shown, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _start_from(x: NDArray[np.float64], constant: float) -> Result:
-    """A point to start from, with its intercept."""
-    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
-    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)

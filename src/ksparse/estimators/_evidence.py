@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._json import jsonable
-from ..passes import curvatures, look_at_rows
+from ..passes import look_at_rows
 from ..problem import Problem
 from ..result import Result
 
@@ -70,31 +70,50 @@ class FitCertificate:
         )
 
 
+class SecondOrder(NamedTuple):
+    """What the quadratic at a point says of one output."""
+
+    worth: NDArray[np.float64]  # by how much the objective would rise without each column, the others refitted
+    fall: float  # by how much it could still fall
+    alpha: float
+    L: float
+
+
+def second_order(
+    block: NDArray[np.float64], slope: Any, bend: Any, x: NDArray[np.float64], l2: float, intercept: bool
+) -> SecondOrder:
+    """From the slopes and curvatures of the rows at a fit on a few columns."""
+    if x.size == 0:
+        return SecondOrder(np.zeros(0), 0.0, 0.0, 0.0)
+    n = block.shape[0]
+    gradient = slope @ block / n + l2 * x
+    if intercept and bend.sum() > 0:
+        centre = bend @ block / bend.sum()
+        block, gradient = block - centre, gradient - slope.mean() * centre
+    hessian = (block * bend[:, np.newaxis]).T @ block / n + l2 * np.eye(x.size)
+    inverse, curvature = np.linalg.pinv(hessian, hermitian=True), np.linalg.eigvalsh(hessian)
+    worth = 0.5 * x**2 / np.maximum(inverse.diagonal(), 1e-300)
+    fall = max(0.0, 0.5 * float(gradient @ inverse @ gradient))
+    return SecondOrder(worth, fall, max(0.0, float(curvature[0])), float(curvature[-1]))
+
+
+def certified(result: Result, exact: bool, parts: list[SecondOrder]) -> FitCertificate:
+    """The certificate of a fit with these outputs."""
+    fall = sum(part.fall for part in parts)
+    done = result.converged and fall <= BOTTOM * abs(result.objective)
+    verdict = "unfinished" if not done else "swap-optimal" if result.swap_optimal else "stationary"
+    worth = np.sum([part.worth for part in parts], axis=0)
+    return FitCertificate(
+        verdict, exact, fall, min(part.alpha for part in parts), max(part.L for part in parts),
+        float(worth.min()) if worth.size else 0.0, result.objective,
+    )  # fmt: skip
+
+
 def examine(
     block: NDArray[np.float64], problem: Problem, x: NDArray[np.float64], constant: float, result: Result
 ) -> tuple[NDArray[np.float64], FitCertificate]:
-    """What each column of a block is worth in a fit, and what is certain of the fit.
-
-    The worth is by how much the objective would rise without the column, the others refitted, to second order.
-    """
-    n, l2 = problem.n, problem.l2
-    z = block @ x + constant + problem.offset
-    slope = np.empty(n)
-    look_at_rows(problem.loss, z, problem.y, problem.weight, slope, np.empty(n))
-    bend = problem.weight * curvatures(problem.loss, z, problem.y)
-    gradient = slope @ block / n + l2 * x
-    centred = block
-    if problem.intercept and bend.sum() > 0:
-        centre = bend @ block / bend.sum()
-        centred, gradient = block - centre, gradient - slope.mean() * centre
-    hessian = (centred * bend[:, np.newaxis]).T @ centred / n + l2 * np.eye(x.size)
-    inverse = np.linalg.pinv(hessian, hermitian=True)
-    worth = 0.5 * x**2 / np.maximum(inverse.diagonal(), 1e-300)
-    curvature = np.linalg.eigvalsh(hessian) if x.size else np.zeros(1)
-    fall = max(0.0, 0.5 * float(gradient @ inverse @ gradient))
-    done = result.converged and fall <= BOTTOM * abs(result.objective)
-    return worth, FitCertificate(
-        "unfinished" if not done else "swap-optimal" if result.swap_optimal else "stationary",
-        bool(getattr(problem.loss, "quadratic", False)), fall, max(0.0, float(curvature[0])), float(curvature[-1]),
-        float(worth.min(initial=np.inf)) if x.size else 0.0, result.objective,
-    )  # fmt: skip
+    """What each column of a block is worth in a fit of one output, and what is certain of the fit."""
+    z, slope, bend = block @ x + constant + problem.offset, np.empty(problem.n), np.empty(problem.n)
+    look_at_rows(problem.loss, z, problem.y, problem.weight, slope, bend)
+    found = second_order(block, slope, bend, x, problem.l2, problem.intercept)
+    return found.worth, certified(result, bool(getattr(problem.loss, "quadratic", False)), [found])

@@ -28,6 +28,8 @@ def save(model: Any, path: Any) -> None:
         "n_features": int(coef.shape[1]),
         "features": [str(name) for name in getattr(model, "feature_names_in_", [])] or None,
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
+        "kind": model._kind(),
+        "groups": model.groups_.tolist() if hasattr(model, "groups_") else None,
         "objective": float(model.objective_),
         "outputs": [
             {
@@ -80,16 +82,20 @@ def load(path: Any) -> Any:
         names, classes = content.get("features"), content.get("classes")
         _need(names is None or _texts(names, d), f"features must be {d} names")
         _need(_is_number(content.get("objective")), "objective must be a number")
+        groups = content.get("groups")
+        _need(groups is None or _labels(groups), "groups must be a list of labels")
         model = known[content["class"]](**parameters)
         coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
         for i, output in enumerate(outputs):
             _fill(i, output, d, coef, worth, constants)
-        model._restore(coef, constants, worth, classes)
+        model._restore(coef, constants, worth, classes, content.get("kind"))
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path.name} is not a model that can be read: {error}") from None
     model.n_features_in_ = d
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
+    if groups is not None:
+        model.groups_ = np.array(groups, dtype=object if len({type(label) for label in groups}) > 1 else None)
     model.objective_ = float(content["objective"])
     return model
 
@@ -116,6 +122,10 @@ def _need(holds: bool, what: str) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _labels(groups: Any) -> bool:
+    return isinstance(groups, list) and all(isinstance(label, str | int | float) for label in groups)
 
 
 def _texts(names: Any, d: int) -> bool:

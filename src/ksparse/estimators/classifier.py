@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from .._validate import check_choice
 from ..result import Status
-from ._base import KSparseEstimator, Learnt, _start_from
+from ._base import KSparseEstimator, Learnt
 from ._evidence import FitCertificate
+from ._joint import fit_outputs, note_groups, refuse_what_is_not_there, solver_knows_units, start_from
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -40,21 +42,26 @@ def _known_classes(before: NDArray[Any] | None, classes: ArrayLike | None) -> ND
 
 
 class KSparseClassifier(ClassifierMixin, KSparseEstimator):
-    r"""Classification with at most k features; several classes one against the rest, k features each.
+    r"""Classification with at most k features.
 
     .. math:: \min_{w, b}\ \frac1n \sum_i \log(1 + \exp(-y_i (w\cdot x_i + b))) + \frac{λ}{2}\|w\|^2
               \quad\text{s.t.}\quad \|w\|_0 \le k
 
-    on columns of variance one.
+    on columns of variance one; for more than two classes the softmax, whose classes share the k features.
 
     Parameters
     ----------
-    k, fit_intercept, standardize, positive, always_keep, solver, warm_start, max_time, random_state, n_jobs,
+    k, fit_intercept, standardize, positive, always_keep, groups, solver, warm_start, max_time, random_state, n_jobs,
     reservoir, verbose, callback
         As in `KSparseRegressor`.
     loss : "logistic" or "squared_hinge"
-    l2 : float
-        λ: without a ridge separable classes have no solution, and weights run away; 0.0 for none.
+    multi_class : "auto", "softmax" or "ovr"
+        For more than two classes: one model of all classes with k features in all, or a model a class against the rest
+        with k features each.  "auto" is "softmax" for the logistic loss, and "ovr" where that cannot be had: for other
+        losses, positive=True or another solver.
+    l2 : "auto" or float
+        λ: without a ridge separable classes have no solution, and weights run away.  "auto" is 0.1·k·log(d + 1)/n, 0.1
+        at most, chosen by held-out loss on several data sets; 0.0 for none.  What was used is `l2_`.
     class_weight : "balanced" or dict, optional
         As in scikit-learn.
 
@@ -63,12 +70,16 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     coef_ : array of shape (1, d) or (classes, d)
     intercept_ : array of shape (1,) or (classes,)
     classes_ : array
+    multi_class_ : "softmax", "ovr", or None for two classes
     support_ : array of int
         The columns that any class uses.
     worth_ : array of the shape of coef_
-    k_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_, n_features_in_,
+        By how much the objective would rise without each coefficient, the others of its class refitted.
+    groups_ : array
+        The labels of the chosen groups, if there are groups.
+    k_, l2_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_, n_features_in_,
     feature_names_in_
-        As in `KSparseRegressor`; with several classes the objective is their sum, and history_, status_,
+        As in `KSparseRegressor`; with "ovr" the objective is the sum over the classes, and history_, status_,
         swap_optimal_ and certificate_ are lists.
 
     Examples
@@ -82,7 +93,9 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     """
 
     _losses = ("logistic", "squared_hinge")
+    multi_class: str
     class_weight: Any
+    multi_class_: str | None
     coef_: NDArray[Any]
     intercept_: NDArray[Any]
     classes_: NDArray[Any]
@@ -94,9 +107,11 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         loss: str = "logistic",
         fit_intercept: bool = True,
         standardize: bool = True,
-        l2: float = 1e-3,
+        l2: float | str = "auto",
         positive: bool = False,
         always_keep: ArrayLike | None = None,
+        groups: Any = None,
+        multi_class: str = "auto",
         class_weight: Any = None,
         solver: Any = "auto",
         warm_start: bool = False,
@@ -109,8 +124,9 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     ) -> None:
         super().__init__(
             k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
-            always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
-            n_jobs=n_jobs, reservoir=reservoir, verbose=verbose, callback=callback, class_weight=class_weight,
+            always_keep=always_keep, groups=groups, multi_class=multi_class, class_weight=class_weight, solver=solver,
+            warm_start=warm_start, max_time=max_time, random_state=random_state, n_jobs=n_jobs, reservoir=reservoir,
+            verbose=verbose, callback=callback,
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
@@ -159,7 +175,13 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Any, warm: bool) -> Any:
         weight = self._class_weights(classes, index, weight)
         again = warm and hasattr(self, "coef_") and np.array_equal(self.classes_, classes)
+        self.multi_class_ = self._way(classes.size)
+        if self.multi_class_ == "softmax" and np.unique(index).size < classes.size:
+            self.multi_class_ = "ovr"  # until every class has been seen
         self.classes_ = classes
+        if self.multi_class_ == "softmax":
+            fit_outputs(self, X, index, weight, None, "softmax", again)
+            return self
         positives = [1] if classes.size == 2 else range(classes.size)
         targets = [np.where(index == c, 1.0, -1.0) for c in positives]
         starts = zip(self.coef_.astype(np.float64), self.intercept_, strict=True) if again else [None] * len(targets)
@@ -171,6 +193,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         self.support_ = np.flatnonzero(self.coef_.any(axis=0))
         self.n_iter_ = max(1, max(result.n_stages for result in results))
         self.objective_ = sum(result.objective for result in results)
+        note_groups(self)
         several = len(results) > 1
         self.history_ = [result.history for result in results] if several else results[0].history
         self.status_ = [result.status for result in results] if several else results[0].status
@@ -187,10 +210,25 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         status = Status("converged", "all rows seen so far are on one side of this class")
         objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
         flat = replace(
-            _start_from(np.zeros(d), float(target[0] * np.log(2 * n + 1))), objective=objective, status=status
+            start_from(np.zeros(d), float(target[0] * np.log(2 * n + 1))), objective=objective, status=status
         )
         certificate = FitCertificate("stationary", False, 0.0, 0.0, 0.0, 0.0, objective)
         return Learnt(flat, flat.x, flat.intercept, np.zeros(d), certificate)
+
+    def _way(self, classes: int) -> str | None:
+        """How several classes are met; None for two."""
+        way = check_choice(self.multi_class, "multi_class", ("auto", "softmax", "ovr"))
+        if way == "softmax":
+            if self.loss != "logistic":
+                raise ValueError(f"multi_class='softmax' is for loss='logistic', got {self.loss!r}; use 'ovr'")
+            if classes > 2:
+                refuse_what_is_not_there(self, "multi_class='softmax'", "or use multi_class='ovr'")
+        if classes == 2:
+            return None
+        if way == "auto":
+            able = self.loss == "logistic" and not self.positive
+            return "softmax" if able and solver_knows_units(self) else "ovr"
+        return way
 
     def _class_weights(self, classes: Any, index: Any, weight: Any) -> Any:
         if self.class_weight is None:
@@ -211,8 +249,10 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities of the classes, (n, classes); of more than two, each against the rest, scaled to one."""
+        """Probabilities of the classes, (n, classes); with "ovr" each against the rest, scaled to one."""
         scores = self.decision_function(X)
+        if self.multi_class_ == "softmax":
+            return softmax(scores, axis=1)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
         each = expit(scores)
@@ -226,15 +266,18 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             return np.log(self.predict_proba(X))
 
     def to_sklearn(self) -> LogisticRegression:
-        """The same decisions from a plain LogisticRegression (two classes), for deployment without ksparse."""
-        if self.loss != "logistic" or len(self.classes_) > 2:
-            raise ValueError("to_sklearn is for loss='logistic' and two classes")
+        """The same decisions from a plain LogisticRegression, for deployment without ksparse."""
+        if self.loss != "logistic" or self.multi_class_ == "ovr":
+            raise ValueError("to_sklearn is for loss='logistic', with two classes or multi_class='softmax'")
         plain = LogisticRegression(fit_intercept=bool(self.fit_intercept))
         plain.coef_, plain.intercept_, plain.classes_ = self.coef_.copy(), self.intercept_.copy(), self.classes_
         plain.n_features_in_, plain.n_iter_ = self.n_features_in_, np.array([getattr(self, "n_iter_", 1)])
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_
         return plain
+
+    def _auto_ridge(self, burden: float) -> float:
+        return 0.1 * burden  # also where there are many rows: classes may be separable
 
     def _output_names(self) -> list[str]:
         return [str(c) for c in (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)]
@@ -243,11 +286,19 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         positives = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [np.where(y == c, 1.0, -1.0) for c in positives]
 
-    def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any) -> None:
+    def _kind(self) -> str | None:
+        """What a file must say about the outputs."""
+        return self.multi_class_
+
+    def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any, kind: Any) -> None:
         self._loss_name()
         plain = isinstance(classes, list) and all(isinstance(c, str | int | float) for c in classes)
         if not plain or len(set(classes)) != len(classes) or len(coef) != (1 if len(classes) == 2 else len(classes)):
             raise ValueError("classes must be different labels, one an output (two for a single output)")
+        several = len(classes) > 2
+        if kind not in ((None, "softmax", "ovr") if several else (None,)):
+            raise ValueError(f"kind must be 'softmax' or 'ovr' for several classes, got {kind!r}")
+        self.multi_class_ = (kind or "ovr") if several else None
         self.classes_ = np.array(classes)
         self.coef_, self.intercept_, self.worth_ = coef, constants, worth
         self.support_ = np.flatnonzero(coef.any(axis=0))

@@ -14,14 +14,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
 from .classifier import KSparseClassifier, _has_probabilities
 from .path import LARGEST, k_path, mean_loss
-from .regressor import KSparseRegressor
+from .regressor import KSparseRegressor, has_several_targets
 
 SHARED = (
     "coef_", "intercept_", "support_", "worth_", "k_", "n_iter_", "objective_", "history_", "status_",
-    "swap_optimal_", "certificate_", "classes_",
+    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "l2_",
 )  # fmt: skip
 
 
@@ -56,20 +57,21 @@ class _KSparseCV(Shown, BaseEstimator):
         template = self._template()
         template._loss_name()
         frame = X
+        several = not is_classifier(template) and has_several_targets(y, template.loss)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=not is_classifier(template),
-            ensure_min_samples=2,
+            ensure_min_samples=2, multi_output=several,
         )  # fmt: skip
         if is_classifier(template):
             check_classification_targets(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        d = X.shape[1]
+        numbered = template._numbered(self, X.shape[1])
+        d = count_units(numbered, X.shape[1])
         ks = np.arange(1, min(LARGEST, d) + 1) if self.ks is None else np.unique(np.minimum(np.asarray(self.ks), d))
-        plain = template._numbered(self, d)
         folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(X, y))
         # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        scores = np.array(work(delayed(self._fold)(plain, X, y, weight, train, test, ks) for train, test in folds))
+        scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
         mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) / np.sqrt(len(folds))
         best = int(np.argmax(mean))
         good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
@@ -142,6 +144,8 @@ class _KSparseCV(Shown, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        template = self._template()
+        tags.target_tags.multi_output = not is_classifier(template) and getattr(template, "loss", None) == "squared"
         return tags
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
 
 from .. import losses
 from .._validate import check_count, check_counts
 from ..passes import look_at_rows
+from ._joint import count_units
 from ._pictures import draw_path
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
@@ -53,7 +54,7 @@ class Path:
 
     @property
     def coefs(self) -> NDArray[np.float64]:
-        """Coefficients, (ks, d) or (ks, classes, d)."""
+        """Coefficients, (ks, d) or (ks, outputs, d)."""
         return np.array([model.coef_ for model in self.models])
 
     def __repr__(self) -> str:
@@ -72,7 +73,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     ----------
     X, y : as for the estimator
     ks : array of int, optional
-        1, 2, ... up to 20 (or the columns there are) by default.
+        1, 2, ... up to 20 (or the columns or groups there are) by default.
     estimator : KSparseRegressor or KSparseClassifier, optional
         Whose settings are used; a regressor by default.
     fit_params
@@ -92,7 +93,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     5
     """
     template = check_template(estimator)
-    d = np.shape(X)[1]
+    d = count_units(template, np.shape(X)[1], getattr(X, "columns", None))
     ks = np.arange(1, min(LARGEST, d) + 1) if ks is None else np.unique(check_counts(ks, "ks"))
     model: Any = clone(template).set_params(warm_start=True)
     models = []
@@ -102,12 +103,14 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     kept = np.array([fitted.k_ for fitted in models])
     loss = np.array([mean_loss(fitted, X, y, **fit_params) for fitted in models])
     n = np.shape(X)[0] if fit_params.get("sample_weight") is None else np.count_nonzero(fit_params["sample_weight"])
-    used = np.array([np.count_nonzero(fitted.coef_) for fitted in models], dtype=float)
-    quadratic = template.loss == "squared"
-    fit = (
-        n * np.log(np.maximum(2.0 * loss, 1e-300)) if quadratic else 2.0 * n * loss
-    )  # −2 log-likelihood, to a constant
-    choices = gammaln(d + 1) - gammaln(used + 1) - gammaln(d - used + 1) if used.max() <= d else np.zeros(len(used))
+    used, chosen = np.array([_sizes(fitted) for fitted in models], dtype=float).T
+    targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
+    if template.loss == "squared":
+        fit = n * targets * np.log(np.maximum(2.0 * loss / targets, 1e-300))  # −2 log-likelihood, to a constant
+    else:
+        fit = 2.0 * n * loss
+    room = chosen.max() <= d
+    choices = gammaln(d + 1) - gammaln(chosen + 1) - gammaln(d - chosen + 1) if room else np.zeros(len(chosen))
     aic, bic = fit + 2.0 * used, fit + np.log(n) * used
     objective = np.array([fitted.objective_ for fitted in models])
     return Path(kept, models, objective, loss, aic, bic, bic + 2.0 * choices)
@@ -119,6 +122,16 @@ def check_template(estimator: Any) -> Any:
     if not isinstance(template, KSparseRegressor | KSparseClassifier):
         raise ValueError(f"estimator must be a KSparseRegressor or a KSparseClassifier, got {template!r}")
     return template
+
+
+def _sizes(model: Any) -> tuple[int, int]:
+    """How many parameters a model has, and how many columns or groups it has chosen."""
+    parameters = chosen = int(np.count_nonzero(model.coef_))
+    if model._kind() == "softmax":  # of every column's coefficients one follows from the others
+        parameters = model.support_.size * (len(model.classes_) - 1)
+    if model._kind() in ("softmax", "targets"):
+        chosen = model.support_.size
+    return parameters, len(model.groups_) if hasattr(model, "groups_") else chosen
 
 
 def _snapshot(model: Any, template: Any) -> Any:
@@ -135,7 +148,11 @@ def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offse
     n = scores.shape[0]
     weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if offset is not None:
-        scores = scores + np.asarray(offset)[:, np.newaxis]
+        scores = scores + np.asarray(offset, dtype=np.float64).reshape(n, -1)
+    if model._kind() == "softmax":
+        index = np.searchsorted(model.classes_, np.asarray(y))
+        scores = scores.astype(np.float64)
+        return float(weight @ (logsumexp(scores, axis=1) - scores[np.arange(n), index]) / weight.sum())
     total = 0.0
     for score, target in zip(scores.T, model._targets(np.asarray(y)), strict=True):
         score = np.ascontiguousarray(score, dtype=np.float64)

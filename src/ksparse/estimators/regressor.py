@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from .._validate import check_vector
 from ._base import KSparseEstimator
+from ._joint import fit_outputs, refuse_what_is_not_there
 
 
 def _robust_size(y: NDArray[np.float64]) -> tuple[float, float]:
@@ -20,32 +21,53 @@ def _robust_size(y: NDArray[np.float64]) -> tuple[float, float]:
     return centre, size if size > 0 else float(np.std(y)) or 1.0
 
 
+def has_several_targets(y: Any, loss: str) -> bool:
+    """Whether y has a column a target; only the squared loss knows what that means."""
+    if hasattr(y, "tocsr"):
+        raise ValueError(f"y must be dense, got {type(y).__name__}; .toarray() makes it so")
+    try:
+        shape = np.asarray(y).shape
+    except ValueError:  # of uneven parts, which scikit-learn's check explains
+        return False
+    if len(shape) == 2 and shape[1] > 1 and loss != "squared":
+        raise ValueError(
+            f"y must have shape (n,) for loss={loss!r}, got {shape}: several targets share their features for "
+            "loss='squared' only; fit the targets one by one"
+        )
+    return len(shape) == 2 and loss == "squared"
+
+
 class KSparseRegressor(RegressorMixin, KSparseEstimator):
-    r"""Regression with at most k features.
+    r"""Regression with at most k features; several targets share them.
 
     .. math:: \min_{w, b}\ \frac1n \sum_i φ(w\cdot x_i + b,\, y_i) + \frac{λ}{2}\|w\|^2
               \quad\text{s.t.}\quad \|w\|_0 \le k
 
-    on columns of variance one.
+    on columns of variance one.  With y of shape (n, targets) the squared loss is summed over the targets, and at most
+    k features are used by all of them together.
 
     Parameters
     ----------
     k : int or float
-        At most so many features; a share of the columns if between 0 and 1.  Clipped to the columns there are (`k_`).
+        At most so many features (or groups); a share of them if between 0 and 1.  Clipped to what there is (`k_`).
     loss : "squared", "huber" or "poisson"
         Huber's loss is linear beyond 1.35 of the targets' own spread (1.4826 times their median absolute deviation).
     fit_intercept : bool
     standardize : bool
         Learn on columns of variance one (the coefficients are those of the columns as they are).  Sparse rows stay
         sparse; constant columns are never chosen.
-    l2 : float
-        λ, a small guard against columns that are nearly the same; 0.0 for none.
+    l2 : "auto" or float
+        λ; "auto" is 0.1·(k·log(d + 1)/n)² and 0.1 at most, a guard that is felt where columns are many and rows few,
+        chosen by held-out loss on several data sets; 0.0 for none.  What was used is `l2_`.
     positive : bool
         No negative coefficients.
     always_keep : names or numbers of columns, or a mask, optional
         In every model, beside the k.
+    groups : array of d labels, or dict {column: group}, optional
+        Columns of one label are chosen together, and k counts groups; a column that a dict leaves out is a group by
+        itself.
     solver : "auto", a name or a solver
-        "auto" is `Exchange`, or `PGD` with positive=True.
+        "auto" is `Exchange`, or `PGD` with positive=True; for groups and several targets `JointExchange`.
     warm_start : bool
         Start from the last fit.
     max_time : float, optional
@@ -64,13 +86,16 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
 
     Attributes
     ----------
-    coef_ : array of shape (d,)
-    intercept_ : float
+    coef_ : array of shape (d,) or (targets, d)
+    intercept_ : float or array of shape (targets,)
     support_ : array of int
         The chosen columns.
-    worth_ : array of shape (d,)
+    groups_ : array
+        The labels of the chosen groups, if there are groups.
+    worth_ : array of the shape of coef_
         By how much the objective would rise without each.
     k_ : int
+    l2_ : float
     n_rows_ : int
         Rows of the fit.
     n_iter_ : int
@@ -96,7 +121,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
 
     _losses = ("squared", "huber", "poisson")
     coef_: NDArray[Any]
-    intercept_: float
+    intercept_: Any
 
     def __init__(
         self,
@@ -105,9 +130,10 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         loss: str = "squared",
         fit_intercept: bool = True,
         standardize: bool = True,
-        l2: float = 1e-5,
+        l2: float | str = "auto",
         positive: bool = False,
         always_keep: ArrayLike | None = None,
+        groups: Any = None,
         solver: Any = "auto",
         warm_start: bool = False,
         max_time: float | None = None,
@@ -119,12 +145,13 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     ) -> None:
         super().__init__(
             k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
-            always_keep=always_keep, solver=solver, warm_start=warm_start, max_time=max_time, random_state=random_state,
-            n_jobs=n_jobs, reservoir=reservoir, verbose=verbose, callback=callback,
+            always_keep=always_keep, groups=groups, solver=solver, warm_start=warm_start, max_time=max_time,
+            random_state=random_state, n_jobs=n_jobs, reservoir=reservoir, verbose=verbose, callback=callback,
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
-        """Learn from rows X and targets y; `offset` is added to every prediction in the loss (for rates of counts)."""
+        """Learn from rows X and targets y, (n,) or (n, targets); `offset` is added to every prediction in the loss (for
+        rates of counts)."""
         X, y = self._check_pairs(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
         weight = self._weights(X, sample_weight)
         self._forget()
@@ -153,14 +180,20 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
 
     def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[np.float64]]:
         loss = self._loss_name()
-        X, y = self._check_rows(X, y, y_numeric=True, **settings)
+        several = has_several_targets(y, loss)
+        X, y = self._check_rows(X, y, y_numeric=True, multi_output=several, **settings)
         y = np.asarray(y, dtype=np.float64)
         if loss == "poisson" and (y < 0).any():
             raise ValueError(f"y must not be negative for loss='poisson', got {y.min():g}")
         return X, y
 
     def _fit(self, X: Any, y: NDArray[np.float64], weight: Any, offset: Any, warm: bool) -> Any:
-        start = (self.coef_.astype(np.float64), float(self.intercept_)) if warm and hasattr(self, "coef_") else None
+        again = warm and hasattr(self, "coef_")
+        if y.ndim == 2:
+            refuse_what_is_not_there(self, "several targets", "or fit the targets one by one")
+            fit_outputs(self, X, y, weight, offset, self.loss, again)
+            return self
+        start = (self.coef_.astype(np.float64), float(self.intercept_)) if again and self.coef_.ndim == 1 else None
         centre, size = _robust_size(y) if self.loss == "huber" else (0.0, 1.0)
         if start is not None:
             start = (start[0] / size, (start[1] - centre) / size)
@@ -168,17 +201,16 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
             centre = 0.0
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
-        result = fit.result
         self.coef_ = (size * fit.coef).astype(X.dtype)
         self.intercept_ = float(size * fit.intercept + centre)
         self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
-        self.n_iter_, self.objective_ = max(1, result.n_stages), result.objective
-        self.history_, self.status_, self.swap_optimal_ = result.history, result.status, result.swap_optimal
+        self._note(fit.result)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The expected target of every row."""
+        """The expected target of every row, (n,) or (n, targets)."""
         z = self._linear(X)
+        z = z if self.coef_.ndim == 1 else z.reshape(-1, len(self.coef_))
         return np.exp(z) if self.loss == "poisson" else z
 
     def to_sklearn(self) -> LinearRegression:
@@ -193,20 +225,32 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
             plain.feature_names_in_ = self.feature_names_in_
         return plain
 
+    def _auto_ridge(self, burden: float) -> float:
+        return 0.1 * burden**2  # felt only where there are fewer rows than k·log d: least squares need no other guard
+
     def _output_names(self) -> list[str]:
-        return ["y"]
+        return ["y"] if self.coef_.ndim == 1 else [f"y{t}" for t in range(len(self.coef_))]
 
     def _targets(self, y: NDArray[Any]) -> list[NDArray[np.float64]]:
-        return [y.astype(np.float64)]
+        return list(y.astype(np.float64).reshape(len(y), -1).T)
 
-    def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any) -> None:
-        self._loss_name()
-        if len(coef) != 1 or classes is not None:
-            raise ValueError("a regressor has one output and no classes")
-        self.coef_, self.intercept_, self.worth_ = coef[0], float(constants[0]), worth[0]
-        self.support_ = np.flatnonzero(self.coef_)
+    def _kind(self) -> str | None:
+        """What a file must say about the outputs."""
+        return "targets" if self.coef_.ndim == 2 else None
+
+    def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any, kind: Any) -> None:
+        loss = self._loss_name()
+        if classes is not None or kind not in (None, "targets") or (kind is None and len(coef) != 1):
+            raise ValueError("a regressor has one output, or targets, and no classes")
+        if kind == "targets" and loss != "squared":
+            raise ValueError("several targets are for loss='squared'")
+        self.coef_, self.intercept_, self.worth_ = coef, constants, worth
+        if kind is None:
+            self.coef_, self.intercept_, self.worth_ = coef[0], float(constants[0]), worth[0]
+        self.support_ = np.flatnonzero(np.atleast_2d(self.coef_).any(axis=0))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.multi_output = self.loss == "squared"
         return tags

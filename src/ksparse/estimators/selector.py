@@ -50,6 +50,8 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     @staticmethod
     def _guess(y: Any) -> Any:
         y = np.asarray(y)
+        if y.ndim == 2:  # a column a target
+            return KSparseRegressor()
         labels = y.dtype.kind in "bOUS"
         few = y.dtype.kind in "iu" and np.unique(y).size <= 20
         return KSparseClassifier() if labels or few else KSparseRegressor()

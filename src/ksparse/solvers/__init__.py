@@ -1,4 +1,7 @@
-"""Solvers: one file an algorithm, kernel beneath class.  ``SOLVERS`` names them all."""
+"""Solvers: one file an algorithm, kernel beneath class.  ``SOLVERS`` names all that `minimize` can run.
+
+`joint` is loaded when it is asked for, so that others do not wait for it.
+"""
 
 from .exchange import Exchange
 from .htsaga import HTSAGA

@@ -105,7 +105,7 @@ class Store:
 class Ground:
     """The problem, seen by columns (in the problem's units, if it has any)."""
 
-    def __init__(self, problem: Problem, check: Any, store: int) -> None:
+    def __init__(self, problem: Problem, check: Any, store: int = 0) -> None:
         self.problem, self.check = problem, check
         self.passes = 0
         bound = losses.curvature_bound(problem.loss)
@@ -139,7 +139,7 @@ class Ground:
             own = self.spread + problem.l2
         else:
             self.passes += 1
-            g, a, q = self._sums(fit.slope, fit.bend)
+            g, a, q = self.means(fit.slope, fit.bend)
             total = float(fit.bend.mean())
             own = np.maximum(q - (a * a / total if problem.intercept and total > 0 else 0.0), 0.0)
             own += DAMPING * self._steepest * self.spread + problem.l2  # where no row is curved, a little is assumed
@@ -155,9 +155,9 @@ class Ground:
         slope = problem.offset - problem.y
         if problem.intercept:
             slope = slope - np.average(slope, weights=problem.weight)
-        return self._sums(problem.weight * slope, NONE)[0]
+        return self.means(problem.weight * slope, NONE)[0]
 
-    def _sums(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
+    def means(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
         """The means over the rows of slope·a, bend·a and bend·a²."""
         problem, n = self.problem, self.problem.n
         g, a, q = row_sums(problem.rows, slope, bend)
@@ -193,6 +193,10 @@ class Ground:
             out *= problem.units[1]
         out /= problem.n
         return out
+
+    def most(self, columns: NDArray[np.int64]) -> Array:
+        """The most curvature that columns can have: what Levenberg's damping is a share of."""
+        return self._steepest * self.spread[columns]
 
     # --- some columns --------------------------------------------------------------------------------------------
     def block(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> Array:
@@ -336,8 +340,7 @@ class Ground:
             stiff = weight + share * self._steepest
             free = weight / stiff
         damped = matrix + (weight * (1.0 - free)) * np.outer(centre, centre)
-        most = self._steepest * self.spread[columns]
-        damped.flat[:: columns.size + 1] += (1e-12 if self.quadratic else share) * most + self.problem.l2
+        damped.flat[:: columns.size + 1] += (1e-12 if self.quadratic else share) * self.most(columns) + self.problem.l2
         try:
             dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)
         except np.linalg.LinAlgError:

@@ -1,0 +1,185 @@
+"""Models whose outputs, or groups of columns, share one choice of at most k: the estimators' way to `joint`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from .._progress import progress
+from ..result import History, Result, Status
+from ..solvers.joint import JointExchange, joint
+from ._evidence import FitCertificate, certified, second_order
+from ._scaling import Scaling
+
+Array = NDArray[np.float64]
+UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+def group_labels(groups: Any, d: int, names: Any) -> NDArray[Any] | None:
+    """A label a column, as an array; None without groups.
+
+    Of a dict {column: group} the columns that it leaves out are groups of their own.
+    """
+    if groups is None:
+        return None
+    if isinstance(groups, dict):
+        columns = list(range(d)) if names is None else list(names)
+        unknown = [column for column in groups if column not in columns]
+        if unknown:
+            raise ValueError(f"groups names the column {unknown[0]!r}, which X does not have; its keys must be columns")
+        labels = np.empty(d, dtype=object)
+        labels[:] = [groups.get(column, column) for column in columns]
+        return labels
+    labels = np.asarray(groups)
+    if labels.shape != (d,):
+        raise ValueError(
+            f"groups must have one label a column, that is shape ({d},), got shape {labels.shape}; or give a dict "
+            "{column: group}"
+        )
+    return labels
+
+
+def _distinct(labels: NDArray[Any]) -> int:
+    """How many labels there are."""
+    try:
+        return len(set(labels.tolist()))
+    except TypeError as error:
+        raise ValueError(f"groups must hold labels such as numbers or names ({error})") from None
+
+
+def count_units(model: Any, d: int, names: Any = None) -> int:
+    """How many columns, or groups of them, a model chooses from."""
+    labels = group_labels(model.groups, d, names)
+    return d if labels is None else _distinct(labels)
+
+
+def note_groups(model: Any) -> None:
+    """Set `groups_`, the labels of the chosen groups, in the order of their columns."""
+    labels = group_labels(model.groups, model.n_features_in_, getattr(model, "feature_names_in_", None))
+    if labels is None:
+        model.__dict__.pop("groups_", None)
+        return
+    chosen = np.setdiff1d(model.support_, model._kept(model.n_features_in_))
+    first = {label: j for j, label in reversed(list(enumerate(labels.tolist())))}
+    model.groups_ = labels[list(dict.fromkeys(first[label] for label in labels[chosen].tolist()))]
+
+
+# --- fits ------------------------------------------------------------------------------------------------------------
+def is_joint(model: Any) -> bool:
+    """Whether even one output goes through `joint`."""
+    return model.groups is not None or isinstance(model.solver, JointExchange)
+
+
+def solver_knows_units(model: Any) -> bool:
+    """Whether the solver is JointExchange, or may be."""
+    return isinstance(model.solver, JointExchange) or (isinstance(model.solver, str) and model.solver == "auto")
+
+
+def refuse_what_is_not_there(model: Any, what: str, remedy: str) -> None:
+    """Only JointExchange knows units, and it knows no signs."""
+    if model.positive:
+        raise ValueError(f"positive must be False for {what}, got True; {remedy}")
+    if not solver_knows_units(model):
+        raise ValueError(f"solver must be 'auto' or a JointExchange for {what}, got {model.solver!r}; {remedy}")
+
+
+def learn_jointly(
+    model: Any,
+    X: Any,
+    Y: NDArray[Any],
+    weight: Array | None,
+    offset: Any,
+    loss: str,
+    start: tuple[Array, Array] | None,
+) -> tuple[Result, Array, Array, Scaling | None]:
+    """The result on scaled columns; coefficients (outputs, d) and intercepts as X has them; and the scaling."""
+    what = "groups" if model.groups is not None else "JointExchange"
+    refuse_what_is_not_there(model, what, f"or do without {what}")
+    d = X.shape[1]
+    kept = model._kept(d)
+    labels = group_labels(model.groups, d, getattr(model, "feature_names_in_", None))
+    free = np.setdiff1d(np.arange(d), kept)
+    if free.size == 0:
+        raise ValueError("always_keep must leave columns to choose from, got all of them")
+    model.k_ = model._count(free.size if labels is None else _distinct(labels[free]))
+    model.l2_ = model._ridge(weight, X.shape[0], d)
+    intercept = bool(model.fit_intercept)
+    scaling = Scaling(X, weight, intercept) if model.standardize else None
+    with progress(bool(model.verbose), model.callback) as callback:
+        result = joint(
+            scaling.view if scaling else X, Y, model.k_, loss=loss, groups=labels, l2=model.l2_, intercept=intercept,
+            sample_weight=weight, offset=offset, always_keep=kept, start=_scaled_start(start, scaling),
+            solver=model.solver if isinstance(model.solver, JointExchange) else JointExchange(),
+            callback=callback, max_time=model.max_time,
+        )  # fmt: skip
+    pairs = list(zip(result.x.T, result.intercept, strict=True))
+    if scaling:
+        pairs = [scaling.to_original(w, float(b)) for w, b in pairs]
+    return result, np.array([w for w, _ in pairs]), np.array([b for _, b in pairs]), scaling
+
+
+def start_from(x: Array, constant: Any) -> Result:
+    """A point to start from, with its intercept."""
+    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
+    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
+
+
+def _scaled_start(start: tuple[Array, Array] | None, scaling: Scaling | None) -> Result | None:
+    if start is None:
+        return None
+    pairs = list(zip(*start, strict=True))
+    if scaling:
+        pairs = [scaling.to_scaled(w, float(b)) for w, b in pairs]
+    return start_from(np.array([w for w, _ in pairs]).T, np.array([b for _, b in pairs]))
+
+
+def fit_outputs(model: Any, X: Any, Y: NDArray[Any], weight: Array | None, offset: Any, loss: str, again: bool) -> None:
+    """Fit a model of several outputs and note everything; `again` starts from the last fit, if that has its shape."""
+    start = None
+    if again and np.ndim(model.coef_) == 2 and model.coef_.shape[1] == X.shape[1]:
+        start = (model.coef_.astype(np.float64), np.asarray(model.intercept_, dtype=np.float64))
+        outputs = int(Y.max()) + 1 if loss == "softmax" else Y.shape[1]
+        start = start if start[0].shape[0] == outputs else None
+    result, coef, constants, scaling = learn_jointly(model, X, Y, weight, offset, loss, start)
+    if result.status in UNFINISHED:
+        warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
+    model.n_rows_ = X.shape[0]
+    model.coef_, model.intercept_ = coef.astype(X.dtype), constants.astype(X.dtype)
+    model.support_ = np.flatnonzero(model.coef_.any(axis=0))
+    model.worth_, model.certificate_ = _examined(model, X, Y, scaling, weight, offset, loss, result)
+    model._note(result)
+
+
+def _examined(
+    model: Any, X: Any, Y: NDArray[Any], scaling: Scaling | None, weight: Any, offset: Any, loss: str, result: Result
+) -> tuple[Array, FitCertificate]:
+    """Of every output and column: by how much the objective would rise without that coefficient, the others of its
+    output refitted (to second order); and what is certain of the fit."""
+    S, worth, n = result.support, np.zeros_like(result.x.T), X.shape[0]
+    block = dense_columns(X, S, scaling)
+    share = np.ones(n) if weight is None else weight * (n / weight.sum())
+    z = block @ result.x[S] + result.intercept
+    if offset is not None:
+        z = z + np.reshape(offset, (n, -1))
+    p = softmax(z, axis=1) if loss == "softmax" else None
+    target = Y if p is None else Y[:, np.newaxis] == np.arange(p.shape[1])
+    slope = share[:, np.newaxis] * ((z if p is None else p) - target)
+    parts = []
+    for c in range(len(worth)):
+        bend = share if p is None else share * p[:, c] * (1.0 - p[:, c])
+        parts.append(second_order(block, slope[:, c], bend, result.x[S, c], model.l2_, bool(model.fit_intercept)))
+        worth[c, S] = parts[-1].worth
+    return worth, certified(result, p is None, parts)
+
+
+def dense_columns(X: Any, S: NDArray[Any], scaling: Scaling | None) -> Array:
+    """Some columns as a dense float64 array, scaled if there is a scaling."""
+    block = np.asarray(X[:, S].toarray() if hasattr(X, "tocsr") else X[:, S], dtype=np.float64)
+    return block if scaling is None else (block - scaling.centre[S]) * scaling.factor[S]

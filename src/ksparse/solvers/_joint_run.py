@@ -1,0 +1,353 @@
+"""The run of `JointExchange`: growth, exchanges of units in the quadratic model, refits, and the look at all units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..result import Record, Status
+from ._outputs import JointFit, Outputs, Start
+from ._support import DAMPING, Array
+from ._units import best_partners, enter_all, entry_worths, exchange, exchange_worths, resize
+
+GROWTH = (0.25, 0.5, 1.0)  # of k: the sizes that a first support goes through
+SINGLES = 8  # exchanges tried one by one before giving up
+BATCH = 1 << 22  # numbers of a dense block, where all columns are met part by part
+
+
+class Units(NamedTuple):
+    """The columns that compete, unit by unit."""
+
+    order: NDArray[np.int64]  # columns
+    starts: NDArray[np.int64]  # unit I holds order[starts[I]:starts[I + 1]]
+    of: NDArray[np.int64]  # the unit of a column; −1 for one that is always kept
+    place: NDArray[np.int64]  # of a column in `order`
+
+    @classmethod
+    def create(cls, label: NDArray[np.int64], kept: NDArray[np.int64]) -> Units:
+        """From a number a column; the kept columns are in no unit."""
+        free = np.setdiff1d(np.arange(label.size), kept)
+        _, inverse, counts = np.unique(label[free], return_inverse=True, return_counts=True)
+        order = free[np.argsort(inverse, kind="stable")]
+        of, place = np.full(label.size, -1), np.full(label.size, -1)
+        of[free] = inverse
+        place[order] = np.arange(order.size)
+        return cls(order, np.concatenate([[0], np.cumsum(counts)]), of, place)
+
+    @property
+    def number(self) -> int:
+        return self.starts.size - 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+    def columns(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of some units, one after the other."""
+        parts = [self.order[self.starts[i] : self.starts[i + 1]] for i in which]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+class Model(NamedTuple):
+    """The tableau of a working set of units; the kept columns come first, each a unit of its own that is fixed."""
+
+    columns: NDArray[np.int64]
+    P: Array
+    u: Array
+    row: Array
+    inside: NDArray[np.bool_]  # a column
+    chosen: NDArray[np.bool_]  # a unit
+    fixed: NDArray[np.bool_]
+    own: Array  # the curvature of each column by itself
+    starts: NDArray[np.int64]
+    G: Array
+    b: Array
+    lead: int = 0  # columns of the tableau before the first of `columns`: the intercepts
+    fold: int = 1  # columns of the tableau a column: 1, or one an output
+    covers: bool = True  # no unit that promises something was left out
+
+    @property
+    def tableau(self) -> tuple[Any, ...]:
+        return self[1:9]
+
+    def settled(self, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Array]:
+        """The columns that some units bring in, and the model's minimiser on them."""
+        sizes = np.diff(self.starts)
+        at = np.flatnonzero(np.repeat(chosen, sizes))
+        starts = np.concatenate([[0], np.cumsum(sizes[chosen])])
+        units = np.arange(starts.size - 1)
+        P, u, inside = self.G[np.ix_(at, at)].copy(), self.b[at].copy(), np.zeros(at.size, dtype=bool)
+        enter_all(P, u, np.empty(at.size), inside, np.zeros(units.size, dtype=bool), self.own[at], starts, units)
+        mask, v = np.zeros(self.b.shape[0], dtype=bool), np.zeros(self.b.shape)
+        mask[at[inside]], v[at[inside]] = True, u[inside]
+        return self.unfolded(mask, v)
+
+    def unfolded(self, mask: NDArray[np.bool_], v: Array) -> tuple[NDArray[np.bool_], Array]:
+        """The columns of A that are in, and coefficients with a column an output."""
+        v = np.where(mask[:, np.newaxis], v, 0.0)[self.lead :]
+        inside = mask[self.lead :].reshape(-1, self.fold)
+        return np.asarray(inside.any(axis=1)), v.reshape(self.columns.size, -1)
+
+
+class JointRun:
+    """One run: its support now, and the steps that change it."""
+
+    def __init__(self, solver: Any, outputs: Outputs, units: Units, k: int) -> None:
+        self.solver, self.outputs, self.problem, self.units, self.k = solver, outputs, outputs.problem, units, k
+        self.kept = self.problem.kept.size
+        share = 4.0 if outputs.quadratic else 2.5  # a model that is exact is worth more columns
+        size = max(round(share * k), k + 50) if solver.working_set is None else solver.working_set
+        self.size = max(size, k)
+        self.told = 0  # passes that the records have counted
+        self.best: JointFit | None = None
+        self._blocks_before: Array | None = None
+
+    # --- the course of a run -------------------------------------------------------------------------------------
+    def records(self, start: tuple[Array, Array] | None) -> Iterator[Record]:
+        """A record for the start and for every better fit, which is then `best`."""
+        self.empty = fit = self.outputs.empty_fit()
+        begun = start is not None and bool(start[0].any())
+        if start is not None and begun:
+            columns = self._with_kept(np.flatnonzero(start[0].any(axis=1)))
+            fit = self.outputs.refit(columns, [(start[0][columns], start[1])])
+        yield self._record(fit, fit.objective)
+        sizes: tuple[float, ...] = (1.0,) if begun or self.outputs.quadratic else GROWTH
+        if self._count(fit) == self.k:
+            sizes = ()  # a start that is complete
+        for share in sizes:
+            fit = self.resized(fit, max(1, round(share * self.k)))
+        best, optimal = fit, False
+        for number in range(self.solver.breaths + 1):
+            if number:
+                fit = self.resized(self.resized(best, self.k + max(1, round(0.5**number * self.k))), self.k)
+            for better, ended in self.local(fit):
+                if better.objective < best.objective or (number == 0 and ended is None):
+                    yield self._record(better, best.objective)
+                    best = better
+                if ended is not None and better is best:
+                    optimal = ended
+        start_here = [(best.x, best.constant)]
+        best = self.outputs.refit(best.columns, start_here, 50, 1e-22, polish=True)
+        where = "" if self.outputs.quadratic else " in the quadratic model"
+        which = f"of two units lowers the objective{where}" if optimal else "that was tried lowers the objective"
+        yield self._record(best, best.objective)._replace(
+            status=Status("converged", f"no exchange {which}"), swap_optimal=optimal
+        )
+
+    def local(self, fit: JointFit) -> Iterator[tuple[JointFit, bool | None]]:
+        """Exchange units while F falls; yields the fit it starts from and every better one, and in the end the last one
+        again with whether no exchange promised anything there."""
+        yield fit, None
+        quadratic, half = self.outputs.quadratic, max(1, self.k // 2)
+        cap = math.inf if quadratic else half
+        exact = False
+        while True:
+            model = self.model(fit, self.size, exact)
+            tries = self._several(fit, model, cap)
+            if exact and not quadratic:
+                tries = [*tries[-1:], *self._singles(model, self.solver.gain * abs(fit.objective))]
+            better, count = self._first_better(fit, model, tries)
+            if better is not None:
+                fit = better
+                yield fit, None
+                cap = cap if quadratic else min(half, 2 * count)
+                exact = False
+            elif not exact:
+                exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
+            else:
+                yield fit, not tries and model.covers
+                return
+
+    def _several(self, fit: JointFit, model: Model, cap: float) -> list[NDArray[np.int64]]:
+        """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
+        work = [part.copy() for part in model.tableau]
+        made = np.zeros((int(min(cap, 4 * self.size)), 2), np.int64)
+        count = exchange(*work, self.solver.gain * abs(fit.objective), len(made), made)
+        tries = []
+        while count > 0:
+            tries.append(made[:count])
+            count = count // 3 if count >= 6 else count // 2
+        return tries
+
+    def _singles(self, model: Model, least: float) -> list[NDArray[np.int64]]:
+        """The best exchanges by themselves, after the very best."""
+        leave, gain = np.empty(model.chosen.size, np.int64), np.empty(model.chosen.size)
+        best_partners(model.P, model.u, *model[4:9], leave, gain)
+        best = np.argsort(-gain, kind="stable")[1:SINGLES]
+        return [np.array([[leave[i], i]]) for i in best if gain[i] > least]
+
+    def _first_better(self, fit: JointFit, model: Model, tries: list[NDArray[np.int64]]) -> tuple[JointFit | None, int]:
+        """The first of some sets of exchanges that lowers F, and how many it holds."""
+        for made in tries:
+            chosen = model.chosen.copy()
+            for leave, enter in made:
+                chosen[leave], chosen[enter] = False, True
+            inside, v = model.settled(chosen)
+            columns = self._with_kept(model.columns[inside])
+            trial = self.outputs.refit(columns, self._starts(fit, model, v, columns), 6, 1e-6, fit.objective)
+            if fit.objective - trial.objective > 1e-7 * abs(fit.objective):
+                return trial, len(made)
+        return None, 0
+
+    def resized(self, fit: JointFit, size: int) -> JointFit:
+        """Grow or shrink the support in the model, exchange, and refit."""
+        size = min(size, self.units.number)
+        model = self.model(fit, max(self.size, 2 * size), False)
+        resize(*model.tableau, size)
+        exchange(*model.tableau, self.solver.gain * abs(fit.objective), size, np.zeros((size, 2), np.int64))
+        inside, v = model.unfolded(model.inside, model.u)
+        columns = self._with_kept(model.columns[inside])
+        return self.outputs.refit(columns, self._starts(fit, model, v, columns), 12, 1e-2)
+
+    def _starts(self, fit: JointFit, model: Model, v: Array, columns: NDArray[np.int64]) -> list[Start]:
+        """Where a refit may start: at the model's minimiser v; at the coefficients of the last fit, as they are or
+        smaller, for without those that balanced them they may be far too large; and at nothing."""
+        x, full = np.zeros((self.problem.d, v.shape[1])), np.zeros((self.problem.d, v.shape[1]))
+        x[fit.columns], full[model.columns] = fit.x, v
+        starts = [(full[columns], fit.constant), (x[columns], fit.constant)]
+        if not self.outputs.quadratic:
+            starts += [(share * x[columns], share * fit.constant) for share in (0.3, 0.1)]
+            nothing = np.zeros((columns.size, v.shape[1]))
+            nothing[: self.kept] = self.empty.x
+            starts.append((nothing, self.empty.constant))
+        return starts
+
+    # --- the model -----------------------------------------------------------------------------------------------
+    def model(self, fit: JointFit, size: int, exact: bool) -> Model:
+        """The quadratic model around a fit, on its units and the most promising others."""
+        problem, units = self.problem, self.units
+        g, own, centre = self.outputs.gradient(fit)  # what is flat stays out
+        inside = np.unique(units.of[fit.columns[self.kept :]])
+        blocks, at = self._blocks(fit, own, centre)
+        worth = np.empty(units.number)
+        if exact and inside.size:
+            self._exact_worth(fit, g, own, blocks, at, worth)
+        else:
+            entry_worths(blocks, at, -g[units.order], own[units.order], units.starts, worth)
+        worth[inside] = np.inf
+        ranked = np.argsort(-worth, kind="stable")[: max(size, inside.size)]
+        # wide units: fewer of them, so that the model stays small
+        wide = np.cumsum(units.sizes[ranked])
+        fewest = max(inside.size, self.k, 1)
+        room = np.searchsorted(wide, 4 * wide[min(fewest, wide.size) - 1] + 250, side="right")
+        whole = np.searchsorted(wide, self.outputs.width / self.outputs.n_outputs - self.kept - 1, side="right")
+        if whole >= min(fewest + fewest // 2 + 2, ranked.size):
+            picked = ranked[: min(whole, room)]
+            left = np.delete(worth, picked).max(initial=0.0)
+            model = self._whole_model(fit, g, own, centre, np.sort(picked), inside)
+            return model._replace(covers=bool(left <= self.solver.gain * abs(fit.objective)))
+        picked = np.sort(ranked[: max(int(room), inside.size)])
+        columns = np.concatenate([problem.kept, units.columns(picked)])
+        G = self._gram(fit, columns, own[columns])
+        x = np.zeros(g.shape)
+        x[fit.columns] = fit.x
+        return self._begun(columns, G, G @ x[columns] - g[columns], own[columns], picked, inside)
+
+    def _whole_model(
+        self, fit: JointFit, g: Array, own: Array, centre: Array, picked: NDArray[np.int64], inside: NDArray[np.int64]
+    ) -> Model:
+        """The model with a row and a column a coefficient: units are wider, and there is one output."""
+        C, first = self.outputs.n_outputs, int(self.problem.intercept)
+        columns = np.concatenate([self.problem.kept, self.units.columns(picked)])
+        H, b = self.outputs.whole_model(fit, g, columns, centre)
+        least = np.concatenate([np.zeros(first), DAMPING * self.outputs.ground.most(columns)])
+        H[np.diag_indices(len(b))] += np.repeat(least, C)
+        flat = np.concatenate([np.zeros(first, dtype=bool), ~np.isfinite(own[columns])])
+        own_here = np.where(np.repeat(flat, C), np.inf, H.diagonal())
+        return self._begun(columns, H, b[:, np.newaxis], own_here, picked, inside, first * C, C)
+
+    def _begun(
+        self,
+        columns: NDArray[np.int64],
+        G: Array,
+        b: Array,
+        own: Array,
+        picked: NDArray[np.int64],
+        inside: NDArray[np.int64],
+        lead: int = 0,
+        fold: int = 1,
+    ) -> Model:
+        """The tableau with the units of a fit in it."""
+        fixed = self.kept + lead
+        sizes = np.concatenate([np.ones(lead, np.int64), fold * np.ones(self.kept, np.int64)])
+        sizes = np.concatenate([sizes, fold * self.units.sizes[picked]])
+        M = b.shape[0]
+        model = Model(
+            columns, G.copy(), b.copy(), np.empty(M), np.zeros(M, dtype=bool), np.zeros(sizes.size, dtype=bool),
+            np.arange(sizes.size) < fixed, own, np.concatenate([[0], np.cumsum(sizes)]), G, b, lead, fold,
+        )  # fmt: skip
+        which = np.concatenate([np.arange(fixed), fixed + np.flatnonzero(np.isin(picked, inside))])
+        enter_all(model.P, model.u, model.row, model.inside, model.chosen, model.own, model.starts, which)
+        return model
+
+    def _gram(self, fit: JointFit, columns: NDArray[np.int64], own: Array) -> Array:
+        ground, problem = self.outputs.ground, self.problem
+        G = ground.gram(columns, fit.bend)
+        # never less than a column has by itself: rows were left out
+        np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, np.where(np.isfinite(own), own, 0.0)))
+        return G
+
+    def _blocks(self, fit: JointFit, own: Array, centre: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Every unit's own block of the Hessian, flat, and where each begins; a few dense columns at a time."""
+        units, sizes = self.units, self.units.sizes
+        at = np.concatenate([[0], np.cumsum(sizes**2)])
+        if self.outputs.quadratic and self._blocks_before is not None:
+            return self._blocks_before, at
+        flat = np.empty(at[-1])
+        flat[at[:-1][sizes == 1]] = own[units.order[units.starts[:-1][sizes == 1]]]
+        several, root = np.flatnonzero(sizes > 1), np.sqrt(fit.bend / self.problem.n)
+        parts = np.cumsum(sizes[several]) * self.problem.n // BATCH
+        for part in np.unique(parts):
+            self.outputs.check()
+            batch = several[parts == part]
+            columns = units.columns(batch)
+            block = (self.outputs.ground.block(columns).T - centre[columns]) * root[:, np.newaxis]
+            low = 0
+            for i in batch:
+                high = low + sizes[i]
+                H = block[:, low:high].T @ block[:, low:high]
+                np.fill_diagonal(H, own[columns[low:high]])
+                flat[at[i] : at[i + 1]] = H.ravel()
+                low = high
+        self._blocks_before = flat
+        return flat, at
+
+    def _exact_worth(
+        self, fit: JointFit, g: Array, own: Array, blocks: Array, at: NDArray[np.int64], worth: Array
+    ) -> None:
+        """What the best exchange for each unit is worth, all units against all chosen ones."""
+        ground, problem, units = self.outputs.ground, self.problem, self.units
+        S = fit.columns
+        B = ground.cross(ground.block(S), fit.bend).T
+        G = B[S].copy()
+        G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * ground.most(S)
+        inverse = np.linalg.pinv(G, hermitian=True)
+        v = fit.x - inverse @ g[S]
+        u = -g - B @ (v - fit.x)
+        edges = np.flatnonzero(np.diff(units.of[S[self.kept :]], prepend=-1, append=-1))
+        starts = np.concatenate([np.arange(self.kept), self.kept + edges])
+        B = B[units.order]
+        exchange_worths(
+            blocks, at, B, B @ inverse, u[units.order], own[units.order], units.starts, inverse, v, starts, self.kept,
+            worth,
+        )  # fmt: skip
+
+    # --- small things --------------------------------------------------------------------------------------------
+    def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:
+        """The kept columns, then the others unit by unit."""
+        free = columns[self.units.of[columns] >= 0]
+        return np.concatenate([self.problem.kept, free[np.argsort(self.units.place[free])]]).astype(np.int64)
+
+    def _count(self, fit: JointFit) -> int:
+        return np.unique(self.units.of[fit.columns[self.kept :]]).size
+
+    def _record(self, fit: JointFit, before: float) -> Record:
+        old = np.empty(0) if self.best is None else self.best.columns
+        entered = np.setdiff1d(fit.columns, old).size
+        self.best = fit
+        passes, self.told = self.outputs.ground.passes - self.told, self.outputs.ground.passes
+        return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))

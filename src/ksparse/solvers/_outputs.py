@@ -1,0 +1,367 @@
+"""Fits with a column of coefficients an output, and what a joint support asks of a loss.
+
+`Single` is any loss of one output, `Targets` the squared loss of several, `Classes` the softmax.  Each refits a
+support, and says of a fit what the quadratic model needs: the slopes of all rows, and one curvature a row, which all
+outputs share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..matrix import times_rows
+from ..problem import Problem
+from ._support import DAMPING, NONE, Array, Fit, Ground, Starts
+
+CHUNK = 1 << 22  # numbers in a piece of a whole model
+WIDEST, WORK = 1200, 4e9  # coefficients of a whole model at most, and multiplications to make one
+Start = tuple[Array, Array]  # coefficients (columns, outputs) and constants (outputs,)
+
+
+@dataclass
+class JointFit:
+    """Columns (the kept ones first), coefficients, and what the rows say there."""
+
+    columns: NDArray[np.int64]
+    x: Array  # (columns, outputs)
+    constant: Array  # (outputs,)
+    objective: float
+    slope: Array  # (n, outputs): w̃ times the derivative of a row's loss in its predictions
+    bend: Array  # (n,): w̃ times a curvature that all outputs share
+
+
+def weighted_gram(block: Array, weight: Array) -> Array:
+    """BᵀWB; of one array with itself, which BLAS does in half the time."""
+    scaled = block * np.sqrt(weight)[:, np.newaxis]
+    return scaled.T @ scaled
+
+
+class Outputs:
+    """What the three have in common: the rows, seen by columns."""
+
+    n_outputs: int
+    quadratic: bool = False
+    width: int = 0  # coefficients that `whole_model` may have; 0 if there is none
+
+    def __init__(self, problem: Problem, check: Callable[[], None]) -> None:
+        self.problem, self.check = problem, check
+        self.ground = Ground(problem, check)
+        self._curvature: tuple[Array, Array] | None = None
+
+    def gradient(self, fit: JointFit) -> tuple[Array, Array, Array]:
+        """∇F on all columns, (d, outputs); the curvature of every column by itself, inf where it has none; and the
+        centres of the columns, as the shared curvature weighs the rows."""
+        self.check()
+        problem, known = self.problem, self._curvature if self.quadratic else None
+        self.ground.passes += 1
+        if self.n_outputs == 1:  # one pass for all
+            g, a, q = self.ground.means(fit.slope[:, 0], NONE if known else fit.bend)
+            g = g[:, np.newaxis]
+        else:
+            g = times_rows(fit.slope.T, problem.rows).T / problem.n
+            if known is None:
+                _, a, q = self.ground.means(np.zeros(problem.n), fit.bend)
+        self._curvature = a, q = known or (a, q)
+        g[fit.columns] += problem.l2 * fit.x
+        total = float(fit.bend.mean())
+        centre = a / total if problem.intercept and total > 0 else np.zeros(problem.d)
+        own = np.maximum(q - total * centre**2, 0.0) + problem.l2
+        if not self.quadratic:  # where no row is curved, a little is assumed
+            own += DAMPING * self.ground.most(np.arange(problem.d))
+        return g, np.where((self.ground.spread > 0.0) & (own > 0.0), own, np.inf), centre
+
+    def heavy(self, fit: JointFit) -> NDArray[np.int64]:
+        """The rows that hold nearly all of the curvature; none without weight."""
+        at = None if self.quadratic else self.ground.heavy(fit.bend)
+        return np.flatnonzero(fit.bend > 0.0) if at is None else at
+
+    def empty_fit(self) -> JointFit:
+        """The intercept and the kept columns alone."""
+        kept = self.problem.kept
+        return self.refit(kept, [(np.zeros((kept.size, self.n_outputs)), np.zeros(self.n_outputs))], 30)
+
+    def refit(
+        self,
+        columns: NDArray[np.int64],
+        starts: list[Start],
+        steps: int = 50,
+        tol: float = 1e-10,
+        hopeless: float = math.inf,
+        polish: bool = False,
+    ) -> JointFit:
+        """Minimise F over some columns from the best of `starts`, as `Ground.newton` does."""
+        raise NotImplementedError
+
+    def whole_model(self, fit: JointFit, g: Array, columns: NDArray[np.int64], centre: Array) -> tuple[Array, Array]:
+        """The Hessian of the intercepts and of some columns (less their centre), every output with every other, and the
+        right-hand side; a coefficient is a column there, the outputs of one column side by side."""
+        raise NotImplementedError
+
+    def zero_objective(self) -> float:
+        """F at nothing: what a run that was cut short before it began has."""
+        return self.refit(
+            np.empty(0, np.int64), [(np.zeros((0, self.n_outputs)), np.zeros(self.n_outputs))], 0
+        ).objective
+
+
+class Single(Outputs):
+    """One output, any loss."""
+
+    n_outputs = 1
+
+    def __init__(self, problem: Problem, check: Callable[[], None]) -> None:
+        super().__init__(problem, check)
+        self.quadratic = self.ground.quadratic
+
+    def empty_fit(self) -> JointFit:
+        return self._joint(self.ground.empty_fit())
+
+    def refit(
+        self,
+        columns: NDArray[np.int64],
+        starts: list[Start],
+        steps: int = 50,
+        tol: float = 1e-10,
+        hopeless: float = math.inf,
+        polish: bool = False,
+    ) -> JointFit:
+        plain = [(x[:, 0], float(constant[0])) for x, constant in starts]
+        return self._joint(self.ground.newton(columns, Starts(plain, []), steps, tol, hopeless, polish))
+
+    @staticmethod
+    def _joint(fit: Fit) -> JointFit:
+        x, constant, slope = fit.x[:, np.newaxis], np.array([fit.constant]), fit.slope[:, np.newaxis]
+        return JointFit(fit.columns, x, constant, fit.objective, slope, fit.bend)
+
+
+class Targets(Outputs):
+    """Several targets, the squared loss of each."""
+
+    quadratic = True
+
+    def __init__(self, problem: Problem, Y: Array, offset: Array, check: Callable[[], None]) -> None:
+        super().__init__(problem, check)
+        self.Y = Y - offset
+        self.n_outputs = Y.shape[1]
+
+    def refit(
+        self,
+        columns: NDArray[np.int64],
+        starts: list[Start],
+        steps: int = 50,
+        tol: float = 1e-10,
+        hopeless: float = math.inf,
+        polish: bool = False,
+    ) -> JointFit:
+        problem, block = self.problem, self.ground.block(columns).T
+        n, weight = problem.n, problem.weight
+        x, constant = starts[0] if steps else (np.zeros((columns.size, self.n_outputs)), np.zeros(self.n_outputs))
+        centre = weight @ block / n if problem.intercept else np.zeros(columns.size)
+        block -= centre
+        G = weighted_gram(block, weight) / n
+        G[np.diag_indices(columns.size)] += problem.l2 + 1e-12 * self.ground.most(columns)
+        level = constant + centre @ x  # of the centred columns
+        for _ in range(min(steps, 3 if polish else 2)):  # the second time for what the first has rounded
+            self.check()
+            residual = block @ x + level - self.Y
+            if problem.intercept:
+                level = level - weight @ residual / n
+            gradient = block.T @ (weight[:, np.newaxis] * residual) / n + problem.l2 * x
+            try:
+                x = x - np.linalg.solve(G, gradient)
+            except np.linalg.LinAlgError:
+                x = x - np.linalg.lstsq(G, gradient, rcond=1e-13)[0]
+        residual = block @ x + level - self.Y
+        slope = weight[:, np.newaxis] * residual
+        objective = 0.5 * float(np.sum(slope * residual)) / n + 0.5 * problem.l2 * float(np.sum(x * x))
+        return JointFit(columns, x, level - centre @ x, objective, slope, weight)
+
+
+class Classes(Outputs):
+    """The softmax: log Σ_c exp(z_c) − z_y, for classes numbered from 0."""
+
+    def __init__(
+        self, problem: Problem, labels: NDArray[np.int64], n_outputs: int, offset: Array, check: Callable[[], None]
+    ) -> None:
+        super().__init__(problem, check)
+        self.labels, self.offset, self.n_outputs = labels, offset, n_outputs
+        self.ground.quadratic = False  # the problem's own loss is not used
+        self.width = int(min(WIDEST, math.sqrt(WORK / problem.n)))
+
+    def whole_model(self, fit: JointFit, g: Array, columns: NDArray[np.int64], centre: Array) -> tuple[Array, Array]:
+        problem, C, n = self.problem, self.n_outputs, self.problem.n
+        first, which = int(problem.intercept), self.heavy(fit)
+        weight = problem.weight[which]
+        p = np.zeros((which.size, C))  # back from the slopes, w̃(p − [y = c])
+        p[np.arange(which.size), self.labels[which]] = 1.0
+        p += fit.slope[which] / weight[:, np.newaxis]
+        size = (first + columns.size) * C
+        H = np.zeros((size, size))
+        step = max(1, CHUNK // size)
+        for low in range(0, which.size, step):
+            self.check()
+            part = slice(low, low + step)
+            block = np.ones((which[part].size, first + columns.size))
+            block[:, first:] = self.ground.block(columns, which[part]).T - centre[columns]
+            rooted = np.sqrt(weight[part])[:, np.newaxis] * p[part]
+            outer = (block[:, :, np.newaxis] * rooted[:, np.newaxis, :]).reshape(-1, size)
+            H -= outer.T @ outer
+            for c in range(C):
+                H[c::C, c::C] += weighted_gram(block, weight[part] * p[part, c].clip(0.0))
+        H /= n
+        x = np.zeros((problem.d, C))
+        x[fit.columns] = fit.x
+        pull = fit.slope.mean(axis=0)
+        level = np.broadcast_to(fit.constant + centre @ x, (first, C))
+        point = np.vstack([level, x[columns]]).ravel()
+        slope = np.vstack([np.broadcast_to(pull, (first, C)), g[columns] - np.outer(centre[columns], pull)]).ravel()
+        H[np.arange(first * C, size), np.arange(first * C, size)] += problem.l2
+        return H, H @ point - slope
+
+    def _look(self, x: Array, z: Array) -> tuple[float, Array]:
+        """F, and the probabilities."""
+        problem = self.problem
+        with np.errstate(over="ignore", invalid="ignore"):
+            shifted = z - z.max(axis=1, keepdims=True)
+            own = shifted[np.arange(problem.n), self.labels]
+            p = np.exp(shifted, out=shifted)
+            total = p.sum(axis=1)
+            value = float(problem.weight @ (np.log(total) - own)) / problem.n + 0.5 * problem.l2 * float(np.sum(x * x))
+            return value, p / total[:, np.newaxis]
+
+    def _slope(self, p: Array) -> Array:
+        slope = p.copy()
+        slope[np.arange(p.shape[0]), self.labels] -= 1.0
+        return slope * self.problem.weight[:, np.newaxis]
+
+    def _bend(self, p: Array) -> Array:
+        """A curvature of every row that stands for all directions: the mean of p(1 − p)."""
+        return self.problem.weight * (1.0 - np.einsum("ic,ic->i", p, p)).clip(0.0) / p.shape[1]
+
+    def refit(
+        self,
+        columns: NDArray[np.int64],
+        starts: list[Start],
+        steps: int = 50,
+        tol: float = 1e-10,
+        hopeless: float = math.inf,
+        polish: bool = False,
+    ) -> JointFit:
+        """Newton's method, each step by conjugate gradients on the Hessian as an operator; F never rises."""
+        problem, n = self.problem, self.problem.n
+        ones = np.ones((n, int(problem.intercept)))
+        block = np.hstack([ones, self.ground.block(columns).T])  # the intercept is a column without a ridge
+        first = ones.shape[1]
+        ridge = np.full(block.shape[1], problem.l2)
+        ridge[:first] = 0.0
+        tried = []
+        for x, constant in starts:
+            # the same number added to all classes changes no prediction: it is left out
+            both = np.vstack([np.broadcast_to(constant, (first, self.n_outputs)), x])
+            both = both - both.mean(axis=1, keepdims=True)
+            z = block @ both + self.offset
+            tried.append((*self._look(both[first:], z), both, z))
+        finite = [point for point in tried if math.isfinite(point[0])] or tried[-1:]
+        objective, p, both, z = min(finite, key=lambda point: point[0])
+        blind = 0
+        for _ in range(steps):
+            self.check()
+            gradient = block.T @ self._slope(p) / n + ridge[:, np.newaxis] * both
+            step, promise = self._direction(block, p, ridge, gradient, 1e-3 if polish else 0.1)
+            if not promise > tol * abs(objective):
+                break
+            # beneath the rounding of F whole steps are taken, a few, unless F says that they lead up
+            blind += promise <= 1e-11 * abs(objective)
+            if blind > 4:
+                break
+            allowed = 1e-13 * abs(objective) if blind else None
+            moved = self._search(block, both, z, step, objective, promise, first, allowed)
+            if moved is None:
+                break
+            fell = objective - moved[0]
+            objective, p, both, z = moved
+            # where the quadratic foretold the step, it also knows how far F may still fall
+            if 0.25 * promise < fell < 0.75 * promise and objective - 0.6 * promise > hopeless:
+                break
+        constant = both[0] if first else np.zeros(self.n_outputs)
+        return JointFit(columns, both[first:], constant, objective, self._slope(p), self._bend(p))
+
+    def _search(
+        self,
+        block: Array,
+        both: Array,
+        z: Array,
+        step: Array,
+        objective: float,
+        promise: float,
+        first: int,
+        allowed: float | None,
+    ) -> tuple[float, Array, Array, Array] | None:
+        """The first of 1, ½, ¼, ... that lowers F enough; with `allowed` the whole step, if F rises by no more."""
+        along, share = block @ step, 1.0
+        for _ in range(30 if allowed is None else 1):
+            point, z_new = both + share * step, z + share * along
+            value, p = self._look(point[first:], z_new)
+            if value <= objective + (-1e-3 * share * promise if allowed is None else allowed):
+                return value, p, point, z_new
+            share *= 0.5
+        return None
+
+    def _direction(self, block: Array, p: Array, ridge: Array, gradient: Array, accuracy: float) -> tuple[Array, float]:
+        """A Newton step, and what it promises (twice its fall in the quadratic), by conjugate gradients, preconditioned
+        by the Hessian with one curvature for all classes."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        n, weight = self.problem.n, self.problem.weight[:, np.newaxis]
+        if block.shape[1] == 0:
+            return np.zeros_like(gradient), 0.0
+        M = weighted_gram(block, self._bend(p)) / n + np.diag(ridge)
+        size = np.sqrt(np.maximum(M.diagonal(), 1e-12 * self._largest(block)))
+        scaled = M / np.outer(size, size)
+        scaled[np.diag_indices(size.size)] += 1e-9
+        try:
+            factor: Any = cho_factor(scaled)
+        except np.linalg.LinAlgError:
+            scaled[np.diag_indices(size.size)] += 1e-3
+            factor = cho_factor(scaled)
+
+        def precondition(r: Array) -> Array:
+            return cho_solve(factor, r / size[:, np.newaxis]) / size[:, np.newaxis]
+
+        def hessian(v: Array) -> Array:
+            along = block @ v
+            along = weight * p * (along - np.einsum("ic,ic->i", p, along)[:, np.newaxis])
+            return block.T @ along / n + ridge[:, np.newaxis] * v
+
+        step, r = np.zeros_like(gradient), -gradient
+        y = precondition(r)
+        direction, norm = y, float(np.sum(r * y))
+        enough = accuracy**2 * norm
+        for _ in range(200):
+            if not norm > 0.0:
+                break
+            bent = hessian(direction)
+            curvature = float(np.sum(direction * bent))
+            if not curvature > 1e-14 * norm:  # flat that way: the classes are apart there
+                step = step if step.any() else direction
+                break
+            share = norm / curvature
+            step = step + share * direction
+            r = r - share * bent
+            y = precondition(r)
+            before, norm = norm, float(np.sum(r * y))
+            if norm <= enough:
+                break
+            direction = y + (norm / before) * direction
+        step = step - step.mean(axis=1, keepdims=True)  # what rounding has added to all classes
+        return step, -float(np.sum(gradient * step))
+
+    def _largest(self, block: Array) -> Array:
+        """What every column's curvature is at most: without any the preconditioner would have no scale."""
+        return np.einsum("ij,ij->j", block, block) / self.problem.n + 1e-300
