@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 
-from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, minimize
+from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, joint, minimize
 from ksparse.estimators._scaling import Scaling
 from ksparse.matrix import Scaled
 
@@ -127,3 +127,18 @@ def test_certificates_say_what_is_not():
     found = KSparseClassifier(k=4, solver=HTSVRG(tol=1e-9, stages=1000), random_state=0).fit(X, y)
     assert found.certificate_.verdict == "stationary"  # it does not look at exchanges
     assert "other features may do better" in str(found.certificate_)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("kind", ["softmax", "targets", "groups"])
+def test_joint_supports_read_views_too(layout, kind):
+    X, z = problem(layout, "squared")
+    Y = {"softmax": np.digitize(z, [-0.7, 0.7]), "targets": np.column_stack([z, z**2]), "groups": z}[kind]
+    settings = {
+        "loss": "softmax" if kind == "softmax" else "squared", "intercept": True, "l2": 0.01,
+        "groups": np.arange(12) // 2 if kind == "groups" else None,
+    }  # fmt: skip
+    view = Scaling(X, None, True).view
+    read, copied = (joint(A, Y, 3, **settings) for A in (view, view.copy()))
+    np.testing.assert_allclose(read.x, copied.x, atol=1e-7)
+    assert read.objective == pytest.approx(copied.objective, rel=1e-10)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..matrix import times_rows
 from ..problem import Problem
 from ._support import DAMPING, NONE, Array, Fit, Ground, Starts
 
@@ -64,7 +63,7 @@ class Outputs:
             g, a, q = self.ground.means(fit.slope[:, 0], NONE if known else fit.bend)
             g = g[:, np.newaxis]
         else:
-            g = times_rows(fit.slope.T, problem.rows).T / problem.n
+            g = self.ground.gradients(fit.slope)
             if known is None:
                 _, a, q = self.ground.means(np.zeros(problem.n), fit.bend)
         self._curvature = a, q = known or (a, q)

@@ -169,6 +169,15 @@ class Ground:
                 a = (a - bend.sum() * centre) * factor
         return g / n, a / n, q / n
 
+    def gradients(self, slope: Array) -> Array:
+        """The means over the rows of slope·a for slopes of several outputs, (n, outputs): an array (d, outputs)."""
+        problem = self.problem
+        g = times_rows(np.ascontiguousarray(slope.T), problem.rows)
+        if problem.units is not None:
+            centre, factor = problem.units
+            g = (g - slope.sum(axis=0)[:, np.newaxis] * centre) * factor
+        return g.T / problem.n
+
     def products(self, columns: NDArray[np.int64]) -> Array:
         """Covariances (mean products, without an intercept) of some columns with all: each computed once in a run."""
         new = np.array([j for j in columns.tolist() if j not in self._rows_of], dtype=np.int64)

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import losses
 from .._validate import as_real, check_choice, check_count, check_number, check_vector
-from ..matrix import Scaled
 from ..problem import Problem
 from ..result import Progress, Result, Status
 from ._fields import check_fields
@@ -127,8 +126,6 @@ def joint(
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
-    if isinstance(A, Scaled):
-        A = A.copy()
     k = check_count(k, "k")
     clock = Clock(max_time, 1)
     outputs = _outputs(
