@@ -61,6 +61,11 @@ def shape(rows: Rows) -> tuple[int, int]:
     return (rows.indptr.size - 1, rows.n_columns) if isinstance(rows, CSR) else rows.shape
 
 
+def is_thin(rows: Rows) -> bool:
+    """Whether so few entries are stored that products of columns are best summed row by row, not by BLAS."""
+    return isinstance(rows, CSR) and entries(rows) < 0.2 * rows.n_columns * (rows.indptr.size - 1)
+
+
 def entries(rows: Rows) -> int:
     """How many numbers are stored."""
     return rows.data.size if isinstance(rows, CSR) else rows.size
@@ -166,6 +171,33 @@ def _(rows, i, index, first, slot_of, member, out):
             out[slot_of[j]] = rows.data[p]
     if first:
         out[0] = 1.0
+
+
+@generic
+def take_entries(rows, i, index, slot_of, member, slots, values):
+    """Write the slots of row i whose entry is not zero, and those entries; return how many."""
+
+
+@take_entries.rule(np.ndarray)
+def _(rows, i, index, slot_of, member, slots, values):
+    count = 0
+    for s in range(index.size):
+        v = rows[i, np.uint64(index[s])]
+        if v != 0.0:
+            slots[count], values[count] = s, v
+            count += 1
+    return count
+
+
+@take_entries.rule(CSR)
+def _(rows, i, index, slot_of, member, slots, values):
+    count = 0
+    for p in range(rows.indptr[i], rows.indptr[i + 1]):
+        j = rows.indices[p]
+        if (member[np.uint64(j) >> np.uint64(6)] >> (np.uint64(j) & np.uint64(63))) & np.uint64(1):
+            slots[count], values[count] = slot_of[j], rows.data[p]
+            count += 1
+    return count
 
 
 @generic(fastmath=SUMS)

@@ -23,6 +23,7 @@ from .matrix import (
     row_max,
     row_square,
     select,
+    take_entries,
 )  # fmt: skip
 from .matrix import shape as shape_of
 
@@ -215,6 +216,20 @@ def moments(rows, low, high, slope, bend, g, a, q):
         add_moments(rows, low, high, slope, bend, g, a, q)
     else:
         add_rows(rows, low, high, 1.0, slope, g)
+
+
+@kernel
+def add_products(rows, column, slot_of, member, bend, slots, values, first, total):
+    """first += Σ bend_i·b_i and total += Σ bend_i·b_i·b_iᵀ for the entries b_i of row i in some columns; every product
+    of two columns in one of its two places."""
+    for i in range(bend.size):
+        if bend[i] != 0.0:
+            count = take_entries(rows, i, column, slot_of, member, slots, values)
+            for a in range(count):
+                s, t = slots[a], bend[i] * values[a]
+                first[s] += t
+                for b in range(a + 1):
+                    total[s, slots[b]] += t * values[b]
 
 
 @kernel

@@ -77,7 +77,7 @@ class Outputs:
 
     def heavy(self, fit: JointFit) -> NDArray[np.int64]:
         """The rows that hold nearly all of the curvature; none without weight."""
-        at = None if self.quadratic else self.ground.heavy(fit.bend)
+        at = None if self.quadratic else self.ground.heavy(fit.bend)[0]
         return np.flatnonzero(fit.bend > 0.0) if at is None else at
 
     def empty_fit(self) -> JointFit:

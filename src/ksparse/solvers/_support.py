@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..matrix import entries, times_rows
-from ..passes import look_at_rows, row_sums, take_columns
+from ..matrix import entries, is_thin, times_rows
+from ..passes import add_products, look_at_rows, row_sums, take_columns
 from ..problem import Problem
 
 Array = NDArray[np.float64]
@@ -25,6 +25,7 @@ NONE = np.empty(0)
 SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
 FLAT = 1e-7  # of a mean square: a variance below it is none
 MOST = 0.6  # of the rows
+MANY = 40_000  # rows are enough for a Hessian that only points the way
 CHUNK = 1 << 17  # numbers in a piece of a Gram matrix's columns: it stays in the cache
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
 
@@ -92,14 +93,19 @@ class Store:
 
     def _read(self, columns: NDArray[np.int64], out: Array) -> None:
         problem, count = self.problem, columns.size
-        slot_of = np.full(problem.d, -1, dtype=np.int32)
-        slot_of[columns] = np.arange(count, dtype=np.int32)
-        member = np.zeros((problem.d + 63) // 64, dtype=np.uint64)
-        np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
         centre, factor = np.zeros(count), np.ones(count)
         if problem.units is not None:
             centre, factor = problem.units[0][columns], problem.units[1][columns]
-        take_columns(problem.rows, columns, slot_of, member, centre, factor, np.empty(count), out)
+        take_columns(problem.rows, columns, *_membership(columns, problem.d), centre, factor, np.empty(count), out)
+
+
+def _membership(columns: NDArray[np.int64], d: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """The slot of every column, or −1, and a bit a column that has one."""
+    slot_of = np.full(d, -1, dtype=np.int32)
+    slot_of[columns] = np.arange(columns.size, dtype=np.int32)
+    member = np.zeros((d + 63) // 64, dtype=np.uint64)
+    np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
+    return slot_of, member
 
 
 class Ground:
@@ -115,6 +121,7 @@ class Ground:
         self._rows_of: dict[int, int] = {}  # of the columns whose products with all others are known
         self._products = np.empty((0, problem.d))
         self._store = Store(problem, store)
+        self._thin = is_thin(problem.rows)
 
     # --- all columns ---------------------------------------------------------------------------------------------
     @functools.cached_property
@@ -212,20 +219,46 @@ class Ground:
         """Columns as a dense array, a row each; of some rows of the data only, if they are given."""
         return self._store.take(columns, rows)
 
-    def heavy(self, bend: Array) -> NDArray[np.int64] | None:
+    def heavy(self, bend: Array, some: bool = False) -> tuple[NDArray[np.int64] | None, float]:
         """The rows that hold nearly all of the curvature (a row of weight two is judged as two rows would be); None if
-        those are most rows: all of them are read faster."""
+        those are most rows, for all of them are read faster.  If `some` will do, of very many every second or third;
+        and for how many rows each stands."""
         if self.quadratic:
-            return None
+            return None, 1.0
         at = np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
-        return at if at.size < MOST * bend.size else None
+        step = at.size // MANY
+        if some and step > 1:
+            return at[::step], at.size / at[::step].size
+        return (at, 1.0) if at.size < MOST * bend.size else (None, 1.0)
 
-    def gram(self, columns: NDArray[np.int64], bend: Array) -> Array:
-        """The mean of bend·bbᵀ over the rows that matter, centred if there is an intercept."""
-        return self._gram(lambda rows: self._store.take(columns, rows), self.heavy(bend), bend, columns.size)[0]
+    def gram(self, columns: NDArray[np.int64], bend: Array, some: bool = False) -> Array:
+        """The mean of bend·bbᵀ over the rows that matter, or some of them, centred if there is an intercept."""
+        if self._thin:
+            return self._thin_gram(columns, bend)[0]
+        return self._gram(lambda rows: self._store.take(columns, rows), *self.heavy(bend, some), bend, columns.size)[0]
 
-    def _gram(self, take: Callable[[Any], Array], at: NDArray[np.int64] | None, bend: Array, count: int) -> Hessian:
-        """The same of the rows `at` (None for all), piece by piece; `take` copies some of them, a row a column.
+    def _thin_gram(self, columns: NDArray[np.int64], bend: Array) -> Hessian:
+        """The same for rows with few entries: the mean of bend·bbᵀ over all rows, its centre, the mean of bend."""
+        problem, count = self.problem, columns.size
+        matrix, first = np.zeros((count, count)), np.zeros(count)
+        add_products(
+            problem.rows, columns, *_membership(columns, problem.d), bend, np.empty(count, np.uint64), np.empty(count),
+            first, matrix,
+        )  # fmt: skip
+        matrix = matrix + matrix.T - np.diag(matrix.diagonal())
+        if problem.units is not None:  # sparse rows have no centre
+            matrix *= np.outer(problem.units[1][columns], problem.units[1][columns])
+            first *= problem.units[1][columns]
+        total, centre = float(bend.sum()), np.zeros(count)
+        if problem.intercept and total > 0:
+            matrix -= np.outer(first, first) / total
+            centre = first / total
+        return matrix / problem.n, centre, total / problem.n
+
+    def _gram(
+        self, take: Callable[[Any], Array], at: NDArray[np.int64] | None, each: float, bend: Array, count: int
+    ) -> Hessian:
+        """The same of the rows `at` (None for all), each for so many, in pieces; `take` copies some, a row a column.
 
         Around a point that is not far from the centre, so that what is then subtracted is small.
         """
@@ -246,7 +279,7 @@ class Ground:
         if self.problem.intercept and total > 0:
             matrix -= np.outer(first, first) / total
             near = near + first / total
-        return matrix / n, near, total / n
+        return matrix * (each / n), near, total * each / n
 
     # --- Newton --------------------------------------------------------------------------------------------------
     def empty_fit(self, steps: int = 20) -> Fit:
@@ -359,10 +392,12 @@ class Ground:
 
     def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
         """XᵀHX/n, without the ridge; its centre, if there is an intercept; the mean of H: of the rows that matter."""
-        at = None if whole else self.heavy(bend)
+        if self._thin:
+            return self._thin_gram(columns, bend)
+        at, each = (None, 1.0) if whole else self.heavy(bend, True)
         # a copy of all rows, for a slice would be the block itself
         take = (lambda rows: block[:, rows].copy()) if at is None else (lambda rows: block[:, rows])
-        matrix, centre, weight = self._gram(take, at, bend, columns.size)
+        matrix, centre, weight = self._gram(take, at, each, bend, columns.size)
         if at is not None:  # about what the light rows hold
-            matrix.flat[:: columns.size + 1] += (float(bend.mean()) - weight) * self.spread[columns]
+            matrix.flat[:: columns.size + 1] += max(0.0, float(bend.mean()) - weight) * self.spread[columns]
         return matrix, centre, weight

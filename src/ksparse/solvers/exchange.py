@@ -320,7 +320,7 @@ class Run:
         columns = np.sort(columns)
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
-        G = ground.gram(columns, fit.bend)
+        G = ground.gram(columns, fit.bend, some=not exact)
         # never less than a column has by itself: rows were left out
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, own[columns]))
         b = G @ x[columns] - g[columns]
@@ -337,7 +337,7 @@ class Run:
         if ground.quadratic:
             B = ground.products(S)
         else:
-            at = ground.heavy(fit.bend)
+            at, _ = ground.heavy(fit.bend)
             if at is not None and 2 * at.size < fit.bend.size:  # else a copy of these rows costs more than it saves
                 B = ground.cross(ground.block(S, at), fit.bend[at], at)
             else:
