@@ -227,7 +227,7 @@ def test_models_are_saved_and_loaded(tmp_path, diabetes, cancer, case):
         (lambda m: m.update(n_features=-1), "n_features"),
         (lambda m: m.update(outputs=[]), "outputs must be"),
         (lambda m: m.update(features=["a"]), "features must be 10 names"),
-        (lambda m: m["outputs"][0]["columns"].append(3), "a coefficient and a worth a column"),
+        (lambda m: m["outputs"][0]["columns"].append(3), "a coefficient, a worth and a scale a column"),
         (lambda m: m["outputs"][0]["columns"].__setitem__(0, 10), "different numbers below 10"),
         (lambda m: m["outputs"][0]["columns"].__setitem__(0, m["outputs"][0]["columns"][1]), "different numbers"),
         (lambda m: m["outputs"][0]["coefficients"].__setitem__(0, "1"), "finite numbers"),

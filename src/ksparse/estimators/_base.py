@@ -185,6 +185,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         self.l2_ = self._ridge(weight, X.shape[0], d)
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
+        self.scale_ = np.ones(d) if scaling is None else scaling.sizes
         Z = scaling.view if scaling else X
         x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:

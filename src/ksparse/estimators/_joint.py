@@ -112,6 +112,7 @@ def learn_jointly(
     model.l2_ = model._ridge(weight, X.shape[0], d)
     intercept = bool(model.fit_intercept)
     scaling = Scaling(X, weight, intercept) if model.standardize else None
+    model.scale_ = np.ones(d) if scaling is None else scaling.sizes
     with progress(bool(model.verbose), model.callback) as callback:
         result = joint(
             scaling.view if scaling else X, Y, model.k_, loss=loss, groups=labels, l2=model.l2_, intercept=intercept,

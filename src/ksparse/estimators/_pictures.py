@@ -63,7 +63,8 @@ def draw_bars(ax: Any, names: list[Any], values: NDArray[np.float64], texts: lis
 
 
 def plot_coefficients(model: Any, ax: Any = None) -> Any:
-    """Bars of the coefficients, the most useful feature on top; for several outputs a table in colours."""
+    """Bars of what one standard deviation of a feature does to the score, with the coefficient as a number, the most
+    useful feature on top; for several outputs a table in colours."""
     coef, worth, names = np.atleast_2d(model.coef_), np.atleast_2d(model.worth_), feature_names(model)
     chosen = np.flatnonzero(coef.any(axis=0))
     order = chosen[np.argsort(-worth[:, chosen].sum(axis=0), kind="stable")][:SHOWN]
@@ -71,11 +72,11 @@ def plot_coefficients(model: Any, ax: Any = None) -> Any:
     if len(coef) > 1:
         ax = _draw_cells(ax, labels, outputs, coef[:, order].T, worth[:, order].T)
     else:
-        values = coef[0, order].astype(np.float64)
-        ax = draw_bars(ax, labels, values, [_short(value) for value in values])
+        effect = (coef[0] * model.scale_)[order]  # raw coefficients depend on units: bars of them say nothing
+        ax = draw_bars(ax, labels, effect, [_short(value) for value in coef[0, order]])
         ax.margins(x=0.2)  # for the numbers
         towards = f", positive towards {plain(outputs[0], 20)}" if hasattr(model, "classes_") else ""
-        ax.set_xlabel(f"coefficient{towards}")
+        ax.set_xlabel(f"effect of one standard deviation{towards}\n(the number is the coefficient)")
     title = f"{chosen.size} chosen features" if chosen.size > SHOWN else f"{chosen.size} of {coef.shape[1]} features"
     ax.set_title(f"{SHOWN} most useful of {title}" if chosen.size > SHOWN else title, fontsize=10)
     return ax
@@ -130,8 +131,9 @@ def plot_convergence(model: Any, ax: Any = None) -> Any:
 
 
 def draw_path(path: Any, ax: Any = None) -> Any:
-    """Coefficients against k, the largest of them named beside the axes, the chosen k marked."""
-    coefs, best = path.coefs.reshape(len(path.k), -1), path.best()
+    """Effects of one standard deviation against k, the largest named beside the axes, the chosen k marked."""
+    coefs = np.array([model.coef_ * model.scale_ for model in path.models]).reshape(len(path.k), -1)
+    best = path.best()
     features, outputs = feature_names(best), best._output_names()
     names = features if len(outputs) == 1 else [f"{output}: {name}" for output in outputs for name in features]
     used = np.flatnonzero(coefs.any(axis=0))
@@ -140,7 +142,7 @@ def draw_path(path: Any, ax: Any = None) -> Any:
     for number, j in enumerate(shown):
         lines += ax.plot(path.k, coefs[:, j], marker=".", **line_style(number))
     ax.axvline(best.k_, color=BLACK, linewidth=1, linestyle=":")
-    ax.set(xlabel="k", ylabel="coefficient")
+    ax.set(xlabel="k", ylabel="effect of one standard deviation")
     whole_numbers(ax)
     ax.set_title(f"smallest EBIC at k = {best.k_}", fontsize=10)
     legend_beside(ax, lines[:NAMED], [names[j] for j in shown[:NAMED]])

@@ -56,6 +56,11 @@ class Scaling:
         self.view = Scaled(X, centre, factor)
         self.centre, self.factor = (centre + shift) * unit, factor / unit
 
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """The standard deviation of every column; 0 for those that are constant."""
+        return np.divide(1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor > 0)
+
     def to_original(self, v: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
         """Coefficients and intercept for the columns as they were."""
         w = v * self.factor

@@ -37,6 +37,7 @@ def save(model: Any, path: Any) -> None:
                 "columns": np.flatnonzero(weights).tolist(),
                 "coefficients": weights[np.flatnonzero(weights)].tolist(),
                 "worth": worth[np.flatnonzero(weights)].tolist(),
+                "scale": model.scale_[np.flatnonzero(weights)].tolist(),
             }
             for weights, constant, worth in zip(
                 coef, np.atleast_1d(model.intercept_), np.atleast_2d(model.worth_), strict=True
@@ -86,8 +87,9 @@ def load(path: Any) -> Any:
         _need(groups is None or _labels(groups), "groups must be a list of labels")
         model = known[content["class"]](**parameters)
         coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
+        model.scale_ = np.zeros(d)
         for i, output in enumerate(outputs):
-            _fill(i, output, d, coef, worth, constants)
+            _fill(i, output, d, coef, worth, model.scale_, constants)
         model._restore(coef, constants, worth, classes, content.get("kind"))
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path.name} is not a model that can be read: {error}") from None
@@ -100,19 +102,19 @@ def load(path: Any) -> Any:
     return model
 
 
-def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, constants: Any) -> None:
+def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, constants: Any) -> None:
     _need(isinstance(output, dict), f"output {i} must be an object")
-    columns, weights, useful = (output.get(name) for name in ("columns", "coefficients", "worth"))
-    lists = all(isinstance(part, list) for part in (columns, weights, useful))
+    columns, weights, useful, sizes = (output.get(name) for name in ("columns", "coefficients", "worth", "scale"))
+    lists = all(isinstance(part, list) for part in (columns, weights, useful, sizes))
     _need(
-        lists and len(columns) == len(weights) == len(useful),
-        f"output {i} must have a coefficient and a worth a column",
+        lists and len(columns) == len(weights) == len(useful) == len(sizes),
+        f"output {i} must have a coefficient, a worth and a scale a column",
     )
     ok = all(type(j) is int and 0 <= j < d for j in columns) and len(set(columns)) == len(columns)
     _need(ok, f"the columns of output {i} must be different numbers below {d}")
-    numbers = all(_is_number(v) for v in [*weights, *useful, output.get("intercept")])
+    numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
     _need(numbers, f"output {i} must hold finite numbers")
-    coef[i, columns], worth[i, columns], constants[i] = weights, useful, output["intercept"]
+    coef[i, columns], worth[i, columns], scale[columns], constants[i] = weights, useful, sizes, output["intercept"]
 
 
 def _need(holds: bool, what: str) -> None:

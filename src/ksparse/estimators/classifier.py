@@ -77,8 +77,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         By how much the objective would rise without each coefficient, the others of its class refitted.
     groups_ : array
         The labels of the chosen groups, if there are groups.
-    k_, l2_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_, n_features_in_,
-    feature_names_in_
+    k_, l2_, scale_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_,
+    n_features_in_, feature_names_in_
         As in `KSparseRegressor`; with "ovr" the objective is the sum over the classes, and history_, status_,
         swap_optimal_ and certificate_ are lists.
 
@@ -207,6 +207,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             return super()._learn(X, target, *others)
         n, d = X.shape
         self.k_ = self._count(d - self._kept(d).size)
+        self.l2_ = self._ridge(others[0], n, d)
+        self.__dict__.setdefault("scale_", np.ones(d))
         status = Status("converged", "all rows seen so far are on one side of this class")
         objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
         flat = replace(

@@ -22,7 +22,7 @@ from .regressor import KSparseRegressor, has_several_targets
 
 SHARED = (
     "coef_", "intercept_", "support_", "worth_", "k_", "n_iter_", "objective_", "history_", "status_",
-    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "l2_",
+    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "l2_", "scale_",
 )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ class Path:
         return f"Path(k = {self.k[0]}..{self.k[-1]}, smallest ebic at k = {best.k_})"
 
     def plot(self, ax: Any = None) -> Any:
-        """Coefficients against k, the chosen model marked; needs the `report` extra."""
+        """What one standard deviation of a feature does, against k, the chosen k marked; needs the `report` extra."""
         return draw_path(self, ax)
 
 

@@ -94,6 +94,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         The labels of the chosen groups, if there are groups.
     worth_ : array of the shape of coef_
         By how much the objective would rise without each.
+    scale_ : array of shape (d,)
+        The standard deviation of every column: coef_·scale_ is what one of them does to the prediction.
     k_ : int
     l2_ : float
     n_rows_ : int
