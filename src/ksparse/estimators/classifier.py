@@ -168,7 +168,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
 
     def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
         self._loss_name()
-        X, y = self._check_rows(X, y, **settings)
+        X, y = self._check_rows(X, y, order="C", **settings)
         check_classification_targets(y)
         return X, y
 

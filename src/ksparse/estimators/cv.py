@@ -60,7 +60,7 @@ class _KSparseCV(Shown, BaseEstimator):
         several = not is_classifier(template) and has_several_targets(y, template.loss)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=not is_classifier(template),
-            ensure_min_samples=2, multi_output=several,
+            ensure_min_samples=2, multi_output=several, order="C",
         )  # fmt: skip
         if is_classifier(template):
             check_classification_targets(y)

@@ -183,7 +183,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[np.float64]]:
         loss = self._loss_name()
         several = has_several_targets(y, loss)
-        X, y = self._check_rows(X, y, y_numeric=True, multi_output=several, **settings)
+        X, y = self._check_rows(X, y, y_numeric=True, multi_output=several, order="C", **settings)
         y = np.asarray(y, dtype=np.float64)
         if loss == "poisson" and (y < 0).any():
             raise ValueError(f"y must not be negative for loss='poisson', got {y.min():g}")

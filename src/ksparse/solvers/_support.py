@@ -77,10 +77,14 @@ class Store:
             free = list(set(range(len(self._dense))) - set(self._slot.values()))
             while len(free) < len(new):
                 free.append(self._slot.pop(next(iter(self._slot))))
-            block = np.empty((len(new), self.problem.n))
-            self._read(np.array(new, dtype=np.int64), block)
-            self._dense[free[: len(new)]] = block
-            self._slot |= dict(zip(new, free, strict=False))
+            free = sorted(free)[: len(new)]
+            if free[-1] - free[0] == len(new) - 1:  # side by side: straight to their place
+                self._read(np.array(new, dtype=np.int64), self._dense[free[0] : free[-1] + 1])
+            else:
+                block = np.empty((len(new), self.problem.n))
+                self._read(np.array(new, dtype=np.int64), block)
+                self._dense[free] = block
+            self._slot |= dict(zip(new, free, strict=True))
         slots = np.array([self._slot[j] for j in wanted], dtype=np.int64)
         if isinstance(rows, np.ndarray):
             return self._dense[np.ix_(slots, rows)]
@@ -198,13 +202,14 @@ class Ground:
 
     def cross(self, block: Array, bend: Array, which: NDArray[np.int64] | None = None) -> Array:
         """The means over the rows of bend·b·a for the columns b of a block and all a, centred if there is an intercept;
-        block and bend are those of the rows `which`."""
+        block and bend are those of the rows `which`.  The block is used up."""
         self.check()
         self.passes += 1
         problem = self.problem
         if problem.intercept and bend.sum() > 0:
-            block = block - (block @ bend / bend.sum())[:, np.newaxis]
-        out = times_rows(block * bend, problem.rows, which)
+            block -= (block @ bend / bend.sum())[:, np.newaxis]
+        block *= bend
+        out = times_rows(block, problem.rows, which)
         if problem.units is not None:  # their centre is not felt: it is zero, or the block is centred
             out *= problem.units[1]
         out /= problem.n
