@@ -329,6 +329,35 @@ def test_separable_classes_keep_their_weights():
     assert np.isfinite(free.coef_).all()
 
 
+def test_raw_pixels():
+    """Whole numbers from 0 to 16, some pixels always 0: nothing has to be prepared."""
+    X, y = load_digits(return_X_y=True)
+    raw, constant = X.astype(np.uint8), np.flatnonzero(X.std(axis=0) == 0)
+    assert constant.size > 0
+    for layout in (np.asarray, sparse.csr_array):
+        for model in (KSparseClassifier(k=20), KSparseClassifier(k=64)):
+            model.fit(layout(raw), y)
+            assert not set(model.support_) & set(constant)
+            assert model.score(layout(raw), y) > 0.93
+    with pytest.raises(ValueError, match="at least two classes, got only 3"):
+        KSparseClassifier().fit(raw[y == 3], y[y == 3])
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_more_features_than_the_rank(layout):
+    """Twelve columns that span five dimensions: as good as all of them, with no column that is a combination."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 5)) @ rng.standard_normal((5, 12))
+    y = X @ rng.standard_normal(12) + rng.standard_normal(200)
+    plain = LinearRegression().fit(X, y)
+    model = KSparseRegressor(k=12, l2=0.0).fit(layout(X), y)
+    assert model.support_.size == 5
+    assert model.score(layout(X), y) == pytest.approx(plain.score(X, y), rel=1e-9)
+    assert np.abs(model.coef_).max() < 1e3
+    labels = KSparseClassifier(k=12).fit(layout(X), y > 0)
+    assert np.isfinite(labels.coef_).all()
+
+
 def test_fewer_rows_than_features():
     X, y = planted(n=8, d=50)
     model = KSparseRegressor(k=20).fit(X, y)

@@ -135,7 +135,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         classes, index = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(
-                f"y must hold at least two classes, got only {classes[0]!r}: one class is nothing to learn"
+                f"y must hold at least two classes, got only {classes.tolist()[0]!r}: one class is nothing to learn"
             )
         weight = self._weights(X, sample_weight)
         self._forget()
