@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import FINITE, SUMS, generic, inner
+from ._jit import FINITE, SUMS, generic
 from ._validate import as_real
 
 CHUNK = 1 << 22  # numbers that are converted to another precision at a time
@@ -433,29 +433,3 @@ def _(rows, i, slot_of, out):
             out[count] = abs(rows.data[p])
             count += 1
     return count
-
-
-@inner
-def select(values, count, r):
-    """The r-th largest of values[:count] (r >= 1), in linear time; reorders the buffer."""
-    low, high, target = 0, count - 1, r - 1
-    while low < high:
-        a, b, c = values[low], values[(low + high) >> 1], values[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if target <= j:
-            high = j
-        elif target >= i:
-            low = i
-        else:
-            break
-    return values[target]

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import kernel
+from ._jit import inner, kernel
 from ._threads import ordered_map
 from .losses import curvature, deriv, value, weighted_slope
 from .matrix import (
@@ -22,7 +22,6 @@ from .matrix import (
     row_magnitudes,
     row_max,
     row_square,
-    select,
     take_entries,
 )  # fmt: skip
 from .matrix import shape as shape_of
@@ -163,6 +162,32 @@ def row_norms(rows, low, high, kept, slot_of, member, buffer, top, square, kept_
         gather(rows, i, kept, 0, slot_of, member, buffer)
         for s in range(kept.size):
             kept_square[i] += buffer[s] * buffer[s]
+
+
+@inner
+def select(values, count, r):
+    """The r-th largest of values[:count] (r >= 1), in linear time; reorders the buffer."""
+    low, high, target = 0, count - 1, r - 1
+    while low < high:
+        a, b, c = values[low], values[(low + high) >> 1], values[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if target <= j:
+            high = j
+        elif target >= i:
+            low = i
+        else:
+            break
+    return values[target]
 
 
 @kernel

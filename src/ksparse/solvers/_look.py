@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import FINITE, generic, inner
-from ..matrix import CSR, select
+from ..matrix import CSR
+from ..passes import select
 from ._screen import DRIFT, LISTED, LOG, LOOKS, SINCE, SWAPS, TAIL, TOP, UNIT
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..matrix import entries, is_thin, times_rows
-from ..passes import add_products, look_at_rows, row_sums, take_columns
+from ..matrix import is_thin, times_rows
+from ..passes import add_products, look_at_rows, row_sums
 from ..problem import Problem
+from ._columns import Store, membership
 
 Array = NDArray[np.float64]
 NONE = np.empty(0)
@@ -52,64 +53,6 @@ class Fit:
     slope: Array  # w̃φ' of every row
     bend: Array  # w̃φ''
     seen: tuple[Array, Array] | None = None  # what `Ground.gradient` gave
-
-
-class Store:
-    """Columns of the problem as dense rows, those used last: at least `size` of them, more if the data are large."""
-
-    def __init__(self, problem: Problem, size: int) -> None:
-        self.problem = problem
-        self.size = min(problem.d, max(size, min(2 * size, entries(problem.rows) // (2 * problem.n))))
-        self._dense = np.empty((0, problem.n))
-        self._copy = self._dense
-        self._slot: dict[int, int] = {}  # the slot of a column, the one used last at the end
-
-    def take(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | slice | None = None) -> Array:
-        """A copy of some columns, of some rows or all; that of all rows is overwritten by the next one."""
-        wanted = columns.tolist()
-        new = [j for j in wanted if j not in self._slot]
-        if max(self.size, len(wanted)) > len(self._dense):  # the first time, or more than ever at once
-            self._dense, self._slot, new = np.empty((max(self.size, len(wanted)), self.problem.n)), {}, wanted
-        for j in wanted:
-            if j in self._slot:
-                self._slot[j] = self._slot.pop(j)  # to the end
-        if new:
-            free = list(set(range(len(self._dense))) - set(self._slot.values()))
-            while len(free) < len(new):
-                free.append(self._slot.pop(next(iter(self._slot))))
-            free = sorted(free)[: len(new)]
-            if free[-1] - free[0] == len(new) - 1:  # side by side: straight to their place
-                self._read(np.array(new, dtype=np.int64), self._dense[free[0] : free[-1] + 1])
-            else:
-                block = np.empty((len(new), self.problem.n))
-                self._read(np.array(new, dtype=np.int64), block)
-                self._dense[free] = block
-            self._slot |= dict(zip(new, free, strict=True))
-        slots = np.array([self._slot[j] for j in wanted], dtype=np.int64)
-        if isinstance(rows, np.ndarray):
-            return self._dense[np.ix_(slots, rows)]
-        if rows is not None:
-            return self._dense[slots, rows]
-        # into the same memory every time: fresh pages would cost more than the copy
-        if len(self._copy) < len(wanted):
-            self._copy = np.empty((len(wanted), self.problem.n))
-        return self._dense.take(slots, axis=0, out=self._copy[: len(wanted)], mode="clip")
-
-    def _read(self, columns: NDArray[np.int64], out: Array) -> None:
-        problem, count = self.problem, columns.size
-        centre, factor = np.zeros(count), np.ones(count)
-        if problem.units is not None:
-            centre, factor = problem.units[0][columns], problem.units[1][columns]
-        take_columns(problem.rows, columns, *_membership(columns, problem.d), centre, factor, np.empty(count), out)
-
-
-def _membership(columns: NDArray[np.int64], d: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-    """The slot of every column, or −1, and a bit a column that has one."""
-    slot_of = np.full(d, -1, dtype=np.int32)
-    slot_of[columns] = np.arange(columns.size, dtype=np.int32)
-    member = np.zeros((d + 63) // 64, dtype=np.uint64)
-    np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
-    return slot_of, member
 
 
 class Ground:
@@ -247,7 +190,7 @@ class Ground:
         problem, count = self.problem, columns.size
         matrix, first = np.zeros((count, count)), np.zeros(count)
         add_products(
-            problem.rows, columns, *_membership(columns, problem.d), bend, np.empty(count, np.uint64), np.empty(count),
+            problem.rows, columns, *membership(columns, problem.d), bend, np.empty(count, np.uint64), np.empty(count),
             first, matrix,
         )  # fmt: skip
         matrix = matrix + matrix.T - np.diag(matrix.diagonal())
