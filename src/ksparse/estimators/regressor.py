@@ -44,7 +44,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
               \quad\text{s.t.}\quad \|w\|_0 \le k
 
     on columns of variance one.  With y of shape (n, targets) the squared loss is summed over the targets, and at most
-    k features are used by all of them together.
+    k features are used by all of them together (scale the targets, or those of large units decide).
 
     Parameters
     ----------

@@ -244,12 +244,17 @@ def _tell(
     told = Progress(
         stage, record.objective, x, problem.constant(slots), support(x), gradients, clock.seconds, record.step
     )
+    return ask(callback, told)
+
+
+def ask(callback: Callable[[Progress], Any], told: Progress) -> Status | None:
+    """Call the callback; a status if it wants to stop."""
     answer = callback(told)
     try:
         stop = bool(answer)
     except (TypeError, ValueError):
         raise ValueError(f"callback must return something true or false, got {type(answer).__name__}") from None
-    return Status("stopped", f"the callback stopped the run after stage {stage}") if stop else None
+    return Status("stopped", f"the callback stopped the run after stage {told.stage}") if stop else None
 
 
 def _result(
@@ -261,14 +266,14 @@ def _result(
     swap_optimal: bool | None = None,
 ) -> Result:
     x, stages = problem.vector(slots), max(0, len(records) - 1)
-    return Result(x, problem.constant(slots), support(x), objective, status, stages, _history(records), swap_optimal)
+    return Result(x, problem.constant(slots), support(x), objective, status, stages, history_of(records), swap_optimal)
 
 
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def _history(records: list[tuple[float, ...]]) -> History:
+def history_of(records: list[tuple[float, ...]]) -> History:
     columns = np.array(records, dtype=np.float64).reshape(-1, len(History._fields)).T
     objective, gradients, seconds, changes, screened, step = columns
     return History(objective, gradients.astype(np.int64), seconds, changes.astype(np.int64), screened, step)

@@ -17,7 +17,7 @@ from ..result import Progress, Result, Status
 from ._fields import check_fields
 from ._joint_run import JointRun, Units
 from ._outputs import Classes, JointFit, Outputs, Single, Targets
-from ._run import Clock, TimeUp, _history
+from ._run import Clock, TimeUp, ask, history_of
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def _run(
     else:
         x, constant, objective = *_spread(fit, outputs.problem.d), fit.objective
     support = np.flatnonzero(x.any(axis=1))
-    return Result(x, constant, support, objective, status, len(records) - 1, _history(records), swap_optimal)
+    return Result(x, constant, support, objective, status, len(records) - 1, history_of(records), swap_optimal)
 
 
 def _nothing(outputs: Outputs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -304,9 +304,4 @@ def _tell(
     x, constant = _spread(run.best, run.problem.d)
     support = np.flatnonzero(x.any(axis=1))
     told = Progress(stage, run.best.objective, x, constant, support, gradients, clock.seconds, math.nan)
-    answer = callback(told)
-    try:
-        stop = bool(answer)
-    except (TypeError, ValueError):
-        raise ValueError(f"callback must return something true or false, got {type(answer).__name__}") from None
-    return Status("stopped", f"the callback stopped the run after stage {stage}") if stop else None
+    return ask(callback, told)
