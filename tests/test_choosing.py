@@ -61,7 +61,7 @@ def test_noise_is_chosen_by_lot():
 def test_the_same_seed_gives_the_same_whatever_the_threads():
     X, y = planted()
     y = np.digitize(y, [-1.0, 1.0])
-    stochastic = KSparseClassifier(k=2, solver=HTSVRG(stages=40), random_state=np.random.default_rng(5))
+    stochastic = KSparseClassifier(k=2, solver=HTSVRG(stages=5), random_state=np.random.default_rng(5))
     for estimator in (KSparseClassifier(k=2, multi_class="ovr"), stochastic):
         one, two, other = (
             support_stability(X, y, estimator, n_resamples=8, random_state=seed, n_jobs=jobs)

@@ -377,7 +377,7 @@ def test_fewer_rows_than_features():
         (lambda X, y: KSparseRegressor().fit(np.where(X > 2, np.nan, X), y), "NaN"),
         (lambda X, y: KSparseRegressor().fit(X, np.where(y > 2, np.nan, y)), "NaN"),
         (lambda X, y: KSparseRegressor(k=0).fit(X, y), "k must be at least 1, got 0"),
-        (lambda X, y: KSparseRegressor(k=2.5).fit(X, y), "k must be an integer, got 2.5"),
+        (lambda X, y: KSparseRegressor(k=2.5).fit(X, y), "or a share between 0 and 1, got 2.5"),
         (lambda X, y: KSparseRegressor(k="ten").fit(X, y), "k must be an integer, got 'ten'"),
         (lambda X, y: KSparseRegressor(loss="logistic").fit(X, y), "loss must be one of 'squared', 'huber', 'poisson'"),
         (lambda X, y: KSparseClassifier(loss="squared").fit(X, y > 0), "loss must be one of 'logistic'"),

@@ -32,6 +32,7 @@ from ksparse import (
 
 @parametrize_with_checks([KSparseRegressor(solver=JointExchange()), KSparseClassifier(multi_class="softmax")])
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.long
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

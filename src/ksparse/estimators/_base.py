@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 
 from .._minimize import minimize
 from .._progress import progress
-from .._validate import check_count, check_generator, check_number
+from .._validate import check_count, check_flag, check_generator, check_number
 from ..problem import Problem
 from ..result import Result
 from ..solvers import PGD, Exchange
@@ -81,7 +81,9 @@ class KSparseEstimator(Shown, BaseEstimator):
 
     def _count(self, free: int) -> int:
         """k as a number of columns: a share of them, or a number that is clipped to what there is."""
-        if isinstance(self.k, float | np.floating) and 0 < self.k < 1:
+        if isinstance(self.k, float | np.floating):
+            if not 0 < self.k < 1:
+                raise ValueError(f"k must be an integer of at least 1, or a share between 0 and 1, got {self.k!r}")
             return max(1, min(math.ceil(self.k * free), free))
         return min(check_count(self.k, "k"), free)
 
@@ -90,7 +92,9 @@ class KSparseEstimator(Shown, BaseEstimator):
         kept = self.always_keep
         if kept is None:
             return np.empty(0, np.int64)
-        kept = np.atleast_1d(np.asarray(kept))
+        kept = np.atleast_1d(np.asarray(list(kept) if isinstance(kept, set | frozenset) else kept))
+        if kept.size == 0:
+            return np.empty(0, np.int64)
         if kept.dtype.kind in "UO" and kept.dtype != bool:
             names = list(getattr(self, "feature_names_in_", []))
             missing = [str(name) for name in kept if name not in names]
@@ -117,16 +121,14 @@ class KSparseEstimator(Shown, BaseEstimator):
             copy.always_keep = copy._kept(d)
         return clone(copy)
 
-    def _ridge(self, weight: Any, n: int, d: int) -> float:
-        """l2 as a number: the rule behind "auto" needs k_ and the rows that count."""
+    def _ridge(self, d: int) -> float:
+        """l2 as a number: the rule behind "auto" needs k_ and how many rows there are (a weight of two is two)."""
         if isinstance(self.l2, str):
             if self.l2 != "auto":
                 raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
-            rows = float(n)
-            if weight is not None:  # whole weights are repetitions; others may have any unit
-                whole = bool((weight == np.round(weight)).all())
-                rows = float(weight.sum()) if whole else float(np.count_nonzero(weight))
-            return self._auto_ridge(min(1.0, self.k_ * math.log(d + 1) / rows))
+            return self._auto_ridge(min(1.0, self.k_ * math.log(d + 1) / self._rows))
+        if isinstance(self.l2, bool):
+            raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
         return check_number(self.l2, "l2")
 
     def _auto_ridge(self, burden: float) -> float:
@@ -145,6 +147,12 @@ class KSparseEstimator(Shown, BaseEstimator):
         if not weight.any():
             raise ValueError("sample_weight must not be all zero: no row would count")
         return weight
+
+    def _begin(self, n: int, weight: Any) -> None:
+        """Check what is a yes or a no, and note how many rows there are."""
+        for name in ("fit_intercept", "standardize", "positive"):
+            check_flag(getattr(self, name), name)
+        self._rows = float(n) if weight is None else float(weight.sum())
 
     def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Learnt]:
         """What `_learn` makes of every target, in `n_jobs` threads: the work is in kernels, and nobody copies X."""
@@ -182,7 +190,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         if kept.size == d:
             raise ValueError("always_keep must leave columns to choose from, got all of them")
         self.k_ = self._count(d - kept.size)
-        self.l2_ = self._ridge(weight, X.shape[0], d)
+        self.l2_ = self._ridge(d)
         intercept = bool(self.fit_intercept)
         scaling = Scaling(X, weight, intercept) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes

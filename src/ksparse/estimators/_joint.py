@@ -34,8 +34,9 @@ def group_labels(groups: Any, d: int, names: Any) -> NDArray[Any] | None:
         unknown = [column for column in groups if column not in columns]
         if unknown:
             raise ValueError(f"groups names the column {unknown[0]!r}, which X does not have; its keys must be columns")
-        labels = np.empty(d, dtype=object)
-        labels[:] = [groups.get(column, column) for column in columns]
+        labels, taken = np.empty(d, dtype=object), list(groups.values())
+        for j, column in enumerate(columns):  # a column left out must not fall into a group that bears its name
+            labels[j] = groups.get(column, f"{column} (alone)" if column in taken else column)
         return labels
     labels = np.asarray(groups)
     if labels.shape != (d,):
@@ -109,7 +110,7 @@ def learn_jointly(
     if free.size == 0:
         raise ValueError("always_keep must leave columns to choose from, got all of them")
     model.k_ = model._count(free.size if labels is None else _distinct(labels[free]))
-    model.l2_ = model._ridge(weight, X.shape[0], d)
+    model.l2_ = model._ridge(d)
     intercept = bool(model.fit_intercept)
     scaling = Scaling(X, weight, intercept) if model.standardize else None
     model.scale_ = np.ones(d) if scaling is None else scaling.sizes

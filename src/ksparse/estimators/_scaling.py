@@ -42,12 +42,15 @@ class Scaling:
                 mean, square = _moments(X, share)
         spread = square - mean**2 if intercept else square
         far = np.flatnonzero(square > FAR * spread)
-        if intercept and far.size and not hasattr(X, "tocsr"):
-            away = np.abs(X[:, far] - mean[far]).max(axis=0)
+        if intercept and far.size:
+            if hasattr(X, "tocsr"):  # so far from zero that no entry can be missing: these may be shifted too
+                far = far[np.bincount(X.indices, minlength=d)[far] == X.shape[0]]
+            part = X[:, far].toarray() if hasattr(X, "tocsr") else X[:, far]
+            away = np.abs(part - mean[far]).max(axis=0, initial=0.0)
             far = far[away > ROUNDING * np.finfo(X.dtype).eps * np.abs(mean[far])]  # the others are constant
             if far.size:
                 shift[far] = mean[far]
-                X = Scaled(X, shift, np.ones(d)).copy()
+                X = _shifted(X, shift)
                 mean, square = _moments(X, share)
                 spread = square - mean**2
         usable = spread > FLAT * square
@@ -69,6 +72,15 @@ class Scaling:
     def to_scaled(self, w: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
         """The other way round."""
         return np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0), constant + float(self.centre @ w)
+
+
+def _shifted(X: Any, shift: NDArray[np.float64]) -> Any:
+    """X − shift in a copy; of sparse rows the stored entries, so that only full columns may have a shift."""
+    if not hasattr(X, "tocsr"):
+        return Scaled(X, shift, np.ones(shift.size)).copy()
+    Z = X.tocsr(copy=True)
+    Z.data = (Z.data - shift[Z.indices]).astype(Z.dtype)
+    return Z
 
 
 def _moments(X: Any, share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

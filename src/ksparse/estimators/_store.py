@@ -20,6 +20,9 @@ PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")
 def save(model: Any, path: Any) -> None:
     """Write a fitted model; the file is complete or not there."""
     coef = np.atleast_2d(model.coef_)
+    for name in ("classes_", "groups_"):
+        if hasattr(model, name) and not _labels(getattr(model, name).tolist()):
+            raise ValueError(f"{name} must be texts or numbers to be written, got {getattr(model, name).tolist()}")
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -50,6 +53,7 @@ def save(model: Any, path: Any) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp lets only the owner read
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -66,12 +70,15 @@ def load(path: Any) -> Any:
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a model: {error}") from None
     known = {c.__name__: c for c in (classifier.KSparseClassifier, regressor.KSparseRegressor)}
     try:
         _need(isinstance(content, dict) and content.get("format") == FORMAT, f"it is not of the format {FORMAT!r}")
-        _need(content.get("version") == VERSION, f"its version is {content.get('version')!r}, this reads {VERSION}")
+        _need(
+            type(content.get("version")) is int and content["version"] == VERSION,
+            f"its version is {content.get('version')!r}, this reads {VERSION}",
+        )
         _need(content.get("class") in known, f"its class {content.get('class')!r} is not one of {', '.join(known)}")
         parameters = content.get("parameters")
         _need(
@@ -91,7 +98,7 @@ def load(path: Any) -> Any:
         for i, output in enumerate(outputs):
             _fill(i, output, d, coef, worth, model.scale_, constants)
         model._restore(coef, constants, worth, classes, content.get("kind"))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
         raise ValueError(f"{path.name} is not a model that can be read: {error}") from None
     model.n_features_in_ = d
     if names is not None:
@@ -115,6 +122,13 @@ def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, consta
     numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
     _need(numbers, f"output {i} must hold finite numbers")
     coef[i, columns], worth[i, columns], scale[columns], constants[i] = weights, useful, sizes, output["intercept"]
+
+
+def _umask() -> int:
+    """The process's own, which can only be read by setting it."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    return umask
 
 
 def _need(holds: bool, what: str) -> None:

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from .._validate import check_choice
 from ..result import Status
@@ -173,20 +174,22 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         return X, y
 
     def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Any, warm: bool) -> Any:
+        self._begin(len(index), weight)
         weight = self._class_weights(classes, index, weight)
-        again = warm and hasattr(self, "coef_") and np.array_equal(self.classes_, classes)
-        self.multi_class_ = self._way(classes.size)
-        if self.multi_class_ == "softmax" and np.unique(index).size < classes.size:
-            self.multi_class_ = "ovr"  # until every class has been seen
-        self.classes_ = classes
-        if self.multi_class_ == "softmax":
+        same = hasattr(self, "coef_") and self.coef_.shape[1] == X.shape[1] and np.array_equal(self.classes_, classes)
+        again, way = warm and same, self._way(classes.size)
+        if way == "softmax" and np.unique(index).size < classes.size:
+            way = "ovr"  # until every class has been seen
+        if way == "softmax":
             fit_outputs(self, X, index, weight, None, "softmax", again)
+            self.classes_, self.multi_class_ = classes, way
             return self
         positives = [1] if classes.size == 2 else range(classes.size)
         targets = [np.where(index == c, 1.0, -1.0) for c in positives]
         starts = zip(self.coef_.astype(np.float64), self.intercept_, strict=True) if again else [None] * len(targets)
         fits = self._learn_each(X, targets, weight, None, list(starts))
         results = [fit.result for fit in fits]
+        self.classes_, self.multi_class_ = classes, way  # now that nothing can fail
         self.coef_ = np.array([fit.coef for fit in fits]).astype(X.dtype)
         self.intercept_ = np.array([fit.intercept for fit in fits]).astype(X.dtype)
         self.worth_ = np.array([fit.worth for fit in fits])
@@ -207,7 +210,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             return super()._learn(X, target, *others)
         n, d = X.shape
         self.k_ = self._count(d - self._kept(d).size)
-        self.l2_ = self._ridge(others[0], n, d)
+        self.l2_ = self._ridge(d)
         self.__dict__.setdefault("scale_", np.ones(d))
         status = Status("converged", "all rows seen so far are on one side of this class")
         objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
@@ -235,10 +238,16 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     def _class_weights(self, classes: Any, index: Any, weight: Any) -> Any:
         if self.class_weight is None:
             return weight
-        here = np.unique(index) if self.class_weight == "balanced" else np.arange(classes.size)
+        count = np.bincount(index, weight, minlength=classes.size)  # rows of each class, a weight of two is two
         by_class = np.ones(classes.size)
-        by_class[here] = compute_class_weight(self.class_weight, classes=classes[here], y=classes[index])
-        return by_class[index] * (1.0 if weight is None else weight)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            by_class[count > 0] = count.sum() / (np.count_nonzero(count) * count[count > 0])
+        else:
+            by_class = compute_class_weight(self.class_weight, classes=classes, y=classes[index])
+        both = by_class[index] * (1.0 if weight is None else weight)
+        if not both.any():
+            raise ValueError(f"class_weight must leave rows that count, got {self.class_weight!r}")
+        return both
 
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Scores: (n,) for two classes, (n, classes) for more."""
@@ -269,6 +278,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
 
     def to_sklearn(self) -> LogisticRegression:
         """The same decisions from a plain LogisticRegression, for deployment without ksparse."""
+        check_is_fitted(self)
         if self.loss != "logistic" or self.multi_class_ == "ovr":
             raise ValueError("to_sklearn is for loss='logistic', with two classes or multi_class='softmax'")
         plain = LogisticRegression(fit_intercept=bool(self.fit_intercept))

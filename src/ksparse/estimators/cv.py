@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
 from .classifier import KSparseClassifier, _has_probabilities
-from .path import LARGEST, k_path, mean_loss
+from .path import check_ks, k_path, mean_loss
 from .regressor import KSparseRegressor, has_several_targets
 
 SHARED = (
@@ -50,7 +50,10 @@ class _KSparseCV(Shown, BaseEstimator):
 
     def _template(self) -> Any:
         """The model whose settings are used."""
-        return self._default() if self.estimator is None else self.estimator
+        template = self._default() if self.estimator is None else self.estimator
+        if not isinstance(template, self._default):
+            raise ValueError(f"estimator must be a {self._default.__name__}, got {template!r}")
+        return template
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Choose k by cross-validation, then learn from all rows."""
@@ -67,12 +70,17 @@ class _KSparseCV(Shown, BaseEstimator):
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         numbered = template._numbered(self, X.shape[1])
         d = count_units(numbered, X.shape[1])
-        ks = np.arange(1, min(LARGEST, d) + 1) if self.ks is None else np.unique(np.minimum(np.asarray(self.ks), d))
+        ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
         folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(X, y))
         # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
         scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
-        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) / np.sqrt(len(folds))
+        if not np.isfinite(scores).all():
+            fold, at = np.argwhere(~np.isfinite(scores))[0]
+            raise ValueError(f"scoring gave {scores[fold, at]} for k = {ks[at]} on fold {fold}; use another one")
+        mean, spread = scores.mean(axis=0), np.zeros(len(ks))
+        if len(folds) > 1:  # of one fold there is no standard error
+            spread = scores.std(axis=0, ddof=1) / np.sqrt(len(folds))
         best = int(np.argmax(mean))
         good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
         chosen = int(np.flatnonzero(good)[0])
@@ -89,6 +97,8 @@ class _KSparseCV(Shown, BaseEstimator):
         """The score of every k on the rows left out."""
         mask = np.zeros(X.shape[0])
         mask[train] = 1.0 if weight is None else weight[train]
+        if weight is not None and not (weight[train].any() and weight[test].any()):
+            raise ValueError("every fold needs rows with weight, to learn from and to be judged by; use other folds")
         if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
             raise ValueError("every fold needs rows of every class to learn from; use fewer folds or stratify them")
         path = k_path(X, y, ks, template, sample_weight=mask)
@@ -211,3 +221,9 @@ class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
         """The probabilities of the chosen model."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
+
+    @available_if(lambda model: _has_probabilities(model._template()))
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """The logarithms of these."""
+        check_is_fitted(self)
+        return self.estimator_.predict_log_proba(X)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
+from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
-from .._validate import check_count, check_counts
+from .._validate import check_counts
 from ..passes import look_at_rows
 from ._joint import count_units
 from ._pictures import draw_path
@@ -93,24 +94,28 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     5
     """
     template = check_template(estimator)
-    d = count_units(template, np.shape(X)[1], getattr(X, "columns", None))
-    ks = np.arange(1, min(LARGEST, d) + 1) if ks is None else np.unique(check_counts(ks, "ks"))
+    if len(np.shape(X)) != 2:
+        raise ValueError(f"X must be a matrix, a row a sample, got shape {np.shape(X)}")
+    weight = fit_params.get("sample_weight")
+    if weight is not None:
+        fit_params = {**fit_params, "sample_weight": _check_sample_weight(weight, X, dtype=np.float64)}
     model: Any = clone(template).set_params(warm_start=True)
-    models = []
-    for k in np.unique(np.minimum(ks, d)):
-        model.set_params(k=check_count(int(k), "k")).fit(X, y, **fit_params)
+    d = count_units(template, np.shape(X)[1], getattr(X, "columns", None))
+    models: list[Any] = []
+    for k in check_ks(ks, d):
+        model.set_params(k=int(k)).fit(X, y, **fit_params)
+        if models and models[-1].k_ == model.k_:  # beside the kept columns there are no more
+            break
         models.append(_snapshot(model, template))
     kept = np.array([fitted.k_ for fitted in models])
     loss = np.array([mean_loss(fitted, X, y, **fit_params) for fitted in models])
-    n = np.shape(X)[0] if fit_params.get("sample_weight") is None else np.count_nonzero(fit_params["sample_weight"])
-    used, chosen = np.array([_sizes(fitted) for fitted in models], dtype=float).T
+    n = np.shape(X)[0] if weight is None else float(fit_params["sample_weight"].sum())
+    used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
     targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
     if template.loss == "squared":
         fit = n * targets * np.log(np.maximum(2.0 * loss / targets, 1e-300))  # −2 log-likelihood, to a constant
     else:
         fit = 2.0 * n * loss
-    room = chosen.max() <= d
-    choices = gammaln(d + 1) - gammaln(chosen + 1) - gammaln(d - chosen + 1) if room else np.zeros(len(chosen))
     aic, bic = fit + 2.0 * used, fit + np.log(n) * used
     objective = np.array([fitted.objective_ for fitted in models])
     return Path(kept, models, objective, loss, aic, bic, bic + 2.0 * choices)
@@ -124,14 +129,31 @@ def check_template(estimator: Any) -> Any:
     return template
 
 
-def _sizes(model: Any) -> tuple[int, int]:
-    """How many parameters a model has, and how many columns or groups it has chosen."""
-    parameters = chosen = int(np.count_nonzero(model.coef_))
+def check_ks(ks: Any, d: int) -> NDArray[np.int64]:
+    """The numbers of features to try: each once, and no more than there are; by default 1, 2, ... up to 20."""
+    if ks is None:
+        return np.arange(1, min(LARGEST, d) + 1)
+    counts = np.atleast_1d(check_counts(ks, "ks"))
+    if counts.size == 0:
+        raise ValueError("ks must hold at least one number of features, got none")
+    return np.unique(np.minimum(counts, d))
+
+
+def _sizes(model: Any, d: int) -> tuple[int, float]:
+    """How many parameters a model has, and the logarithm of how many choices of so many columns or groups there are."""
+    coef, free = np.atleast_2d(model.coef_), np.ones(model.n_features_in_, dtype=bool)
+    parameters = int(np.count_nonzero(coef))
     if model._kind() == "softmax":  # of every column's coefficients one follows from the others
         parameters = model.support_.size * (len(model.classes_) - 1)
-    if model._kind() in ("softmax", "targets"):
-        chosen = model.support_.size
-    return parameters, len(model.groups_) if hasattr(model, "groups_") else chosen
+    free[model._kept(model.n_features_in_)] = False  # no choice
+    if hasattr(model, "groups_"):
+        return parameters, _log_choices(d, len(model.groups_))
+    each = coef if model._kind() == "ovr" else np.abs(coef).sum(axis=0)[np.newaxis]  # a class chooses for itself
+    return parameters, sum(_log_choices(int(free.sum()), int(np.count_nonzero(row[free]))) for row in each)
+
+
+def _log_choices(d: int, k: int) -> float:
+    return float(gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1))
 
 
 def _snapshot(model: Any, template: Any) -> Any:
@@ -143,6 +165,8 @@ def _snapshot(model: Any, template: Any) -> Any:
 
 def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> float:
     """The (weighted) mean of the model's own loss over rows; the sum over its outputs."""
+    y = np.asarray(y)
+    y = y.ravel() if y.ndim == 2 and model._kind() != "targets" else y
     z = model._linear(X)
     scores = z[:, np.newaxis] if z.ndim == 1 else z
     n = scores.shape[0]
@@ -150,11 +174,13 @@ def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offse
     if offset is not None:
         scores = scores + np.asarray(offset, dtype=np.float64).reshape(n, -1)
     if model._kind() == "softmax":
-        index = np.searchsorted(model.classes_, np.asarray(y))
+        index = np.searchsorted(model.classes_, y)
         scores = scores.astype(np.float64)
         return float(weight @ (logsumexp(scores, axis=1) - scores[np.arange(n), index]) / weight.sum())
     total = 0.0
-    for score, target in zip(scores.T, model._targets(np.asarray(y)), strict=True):
+    for score, target in zip(scores.T, model._targets(y), strict=True):
         score = np.ascontiguousarray(score, dtype=np.float64)
+        unit = getattr(model, "unit_", 1.0)
+        score, target = score / unit, target / unit
         total += look_at_rows(losses.resolve(model.loss), score, target, weight, np.empty(n), np.empty(n))
     return total / float(weight.sum())

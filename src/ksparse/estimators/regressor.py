@@ -8,17 +8,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.linear_model import LinearRegression
+from sklearn.utils.validation import check_is_fitted
 
 from .._validate import check_vector
 from ._base import KSparseEstimator
 from ._joint import fit_outputs, refuse_what_is_not_there
 
 
-def _robust_size(y: NDArray[np.float64]) -> tuple[float, float]:
+def _median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """The middle of the weights; of whole weights, the median of repeated values."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weight[order])
+    ends = np.searchsorted(below, 0.5 * below[-1], "left"), np.searchsorted(below, 0.5 * below[-1], "right")
+    return float(np.mean(values[order[np.minimum(ends, len(order) - 1)]]))
+
+
+def _robust_size(y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[float, float]:
     """The median, and the spread around it that outliers do not move."""
-    centre = float(np.median(y))
-    size = 1.4826 * float(np.median(np.abs(y - centre)))
-    return centre, size if size > 0 else float(np.std(y)) or 1.0
+    weight = np.ones(len(y)) if weight is None else weight
+    centre = _median(y, weight)
+    size = 1.4826 * _median(np.abs(y - centre), weight)
+    if size == 0:
+        size = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
+    return centre, size if size > 0 else 1.0
 
 
 def has_several_targets(y: Any, loss: str) -> bool:
@@ -60,7 +72,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         λ; "auto" is 0.1·(k·log(d + 1)/n)² and 0.1 at most, a guard that is felt where columns are many and rows few,
         chosen by held-out loss on several data sets; 0.0 for none.  What was used is `l2_`.
     positive : bool
-        No negative coefficients.
+        No negative coefficients; by a gradient method, which may miss the best features.
     always_keep : names or numbers of columns, or a mask, optional
         In every model, beside the k.
     groups : array of d labels, or dict {column: group}, optional
@@ -98,6 +110,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         The standard deviation of every column: coef_·scale_ is what one of them does to the prediction.
     k_ : int
     l2_ : float
+    unit_ : float
+        Of y, in which Huber's loss was taken; 1 for other losses.
     n_rows_ : int
         Rows of the fit.
     n_iter_ : int
@@ -175,6 +189,11 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         (442, True)
         """
         X, y = self._check_pairs(X, y, reset=not hasattr(self, "coef_"))
+        before = getattr(self, "reservoir_", None)
+        if before is not None and before.y.shape[1:] != y.shape[1:]:
+            raise ValueError(
+                f"y must have the targets of the first call, shape (n, *{before.y.shape[1:]}), got {y.shape}"
+            )
         rows = self._remember(X, y, sample_weight)
         self._fit(rows.X, rows.y, rows.weight, None, warm=True)
         self.reservoir_ = rows
@@ -190,19 +209,21 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         return X, y
 
     def _fit(self, X: Any, y: NDArray[np.float64], weight: Any, offset: Any, warm: bool) -> Any:
-        again = warm and hasattr(self, "coef_")
+        self._begin(len(y), weight)
+        again = warm and hasattr(self, "coef_") and self.coef_.shape[-1] == X.shape[1]
         if y.ndim == 2:
             refuse_what_is_not_there(self, "several targets", "or fit the targets one by one")
             fit_outputs(self, X, y, weight, offset, self.loss, again)
             return self
         start = (self.coef_.astype(np.float64), float(self.intercept_)) if again and self.coef_.ndim == 1 else None
-        centre, size = _robust_size(y) if self.loss == "huber" else (0.0, 1.0)
+        centre, size = _robust_size(y, weight) if self.loss == "huber" else (0.0, 1.0)
         if start is not None:
             start = (start[0] / size, (start[1] - centre) / size)
         if not self.fit_intercept:
             centre = 0.0
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
+        self.unit_ = size
         self.coef_ = (size * fit.coef).astype(X.dtype)
         self.intercept_ = float(size * fit.intercept + centre)
         self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
@@ -221,6 +242,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
             raise ValueError(
                 "to_sklearn is for loss='squared' and 'huber': scikit-learn's Poisson model has no such form"
             )
+        check_is_fitted(self)
         plain = LinearRegression(fit_intercept=bool(self.fit_intercept))
         plain.coef_, plain.intercept_, plain.n_features_in_ = self.coef_.copy(), self.intercept_, self.n_features_in_
         if hasattr(self, "feature_names_in_"):

@@ -43,6 +43,8 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         # the model checks the rows; here only names and numbers of columns are taken down
         validate_data(self, X, skip_check_array=True)
         model = self.estimator if self.estimator is not None else self._guess(y)
+        if not isinstance(model, KSparseRegressor | KSparseClassifier):
+            raise ValueError(f"estimator must be a KSparseRegressor or a KSparseClassifier, got {model!r}")
         self.estimator_ = clone(model).set_params(k=self.k).fit(X, y, **fit_params)
         self.n_features_in_ = self.estimator_.n_features_in_
         return self
