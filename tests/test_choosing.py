@@ -58,6 +58,7 @@ def test_noise_is_chosen_by_lot():
     assert stability.stable(0.99).size == 0
 
 
+@pytest.mark.filterwarnings("ignore:stage limit")
 def test_the_same_seed_gives_the_same_whatever_the_threads():
     X, y = planted()
     y = np.digitize(y, [-1.0, 1.0])
