@@ -267,6 +267,7 @@ def test_a_path_finds_the_planted_size():
     np.testing.assert_array_equal(path.best().support_, np.arange(4))
     assert (np.diff(path.objective) <= 1e-9).all()
     assert path.coefs.shape == (10, 40)
+    assert [support.size for support in path.supports] == list(range(1, 11))
     for model, k in zip(path.models, path.k, strict=True):
         alone = KSparseRegressor(k=int(k)).fit(X, y)
         assert model.objective_ <= alone.objective_ * (1 + 1e-6) or k > 4  # the warm start is no worse where it matters

@@ -87,6 +87,14 @@ def test_the_page_beside_peers_is_that_of_its_numbers(monkeypatch):
     folder = ROOT / "docs" / "benchmarks"
     reports = {name: json.loads((folder / f"{name}.json").read_text()) for name in show.PARTS}
     assert show.page(reports) == (folder / "peers.md").read_text()
+    objective = {}
+    for key, cell in reports["peers"]["cells"].items():
+        if "objective" in cell:
+            work, k, method = key.split("|")
+            objective.setdefault((work, k), {})[method] = cell["objective"]
+    assert len(objective) == 10
+    for found in objective.values():  # no peer has found a better support on any work
+        assert found["ksparse"] <= min(found.values()) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("name", ["theory", "estimators"])

@@ -58,6 +58,11 @@ class Path:
         """Coefficients, (ks, d) or (ks, outputs, d)."""
         return np.array([model.coef_ for model in self.models])
 
+    @property
+    def supports(self) -> list[NDArray[np.int64]]:
+        """The chosen columns for every k."""
+        return [model.support_ for model in self.models]
+
     def __repr__(self) -> str:
         best = self.best()
         return f"Path(k = {self.k[0]}..{self.k[-1]}, smallest ebic at k = {best.k_})"
