@@ -172,7 +172,7 @@ def find_partners(P, u, inside, chosen, fixed, own, starts, leave, gain):
     """What `best_partners` gives."""
     size, outputs = u.shape
     most = largest(starts)
-    E, Ev, out = np.zeros((size, most)), np.zeros((size, outputs)), np.zeros(starts.size)
+    E, Ev, out = np.empty((size, most)), np.empty((size, outputs)), np.empty(starts.size)
     P_own, Q, t, line = np.empty((most, most)), np.empty((most, most)), np.empty((most, outputs)), np.empty(most)
     for j in range(chosen.size):
         if chosen[j] and not fixed[j]:
@@ -183,7 +183,9 @@ def find_partners(P, u, inside, chosen, fixed, own, starts, leave, gain):
             continue
         i0, si = starts[i], starts[i + 1] - starts[i]
         load_own(P, u, i0, si, P_own, t)
-        Q[:si, :si] = P_own[:si, :si]
+        for a in range(si):  # a slice would take seconds to compile
+            for b in range(si):
+                Q[a, b] = P_own[a, b]
         if eliminate(Q, t, own, i0, si) < 0.0:
             continue
         for j in range(chosen.size):
@@ -210,7 +212,10 @@ def exchange(P, u, row, inside, chosen, fixed, own, starts, least, most, made):
     count = 0
     while count < most:
         find_partners(P, u, inside, chosen, fixed, own, starts, leave, gain)
-        best = np.argmax(gain)
+        best = 0
+        for i in range(gain.size):
+            if gain[i] > gain[best]:
+                best = i
         if not gain[best] > least:
             break
         move(P, u, row, inside, chosen, own, starts, leave[best], False)
@@ -225,7 +230,7 @@ def resize(P, u, row, inside, chosen, fixed, own, starts, wanted):
     """Let units in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones."""
     size, outputs = u.shape
     most = largest(starts)
-    E, Ev = np.zeros((size, most)), np.zeros((size, outputs))
+    E, Ev = np.empty((size, most)), np.empty((size, outputs))
     Q, t = np.empty((most, most)), np.empty((most, outputs))
     count = 0
     for j in range(chosen.size):
@@ -275,7 +280,7 @@ def exchange_worths(blocks, at, B, cross, u, own, starts, inverse, v, inside_sta
     """
     size, outputs = v.shape
     most = max(largest(starts), largest(inside_starts))
-    E, Ev, out = np.zeros((size, most)), np.zeros((size, outputs)), np.zeros(inside_starts.size)
+    E, Ev, out = np.empty((size, most)), np.empty((size, outputs)), np.empty(inside_starts.size)
     P_own, Q, t, line = np.empty((most, most)), np.empty((most, most)), np.empty((most, outputs)), np.empty(most)
     inside = np.ones(size, np.bool_)
     for j in range(first, inside_starts.size - 1):
