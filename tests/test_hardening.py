@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 
 import numpy as np
@@ -187,8 +188,12 @@ def test_files_that_cannot_be_models(tmp_path, data):
     with pytest.raises(ValueError, match="must be texts or numbers"):
         KSparseRegressor(1, groups={0: ("a", 1), 1: ("a", 1)}).fit(X, y).save(path)
     assert not path.exists()
-    KSparseRegressor(2).fit(X, y).save(path)
-    assert stat.S_IMODE(path.stat().st_mode) & 0o044 or not (0o666 & ~_umask()) & 0o044
+    before = os.umask(0o022)
+    try:
+        KSparseRegressor(2).fit(X, y).save(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644  # for others to read, as any file
     content = json.loads(path.read_text())
     for change in ({"version": True}, {"n_features": 2**31}, {"objective": 10**400}):
         path.write_text(json.dumps({**content, **change}))
@@ -198,11 +203,3 @@ def test_files_that_cannot_be_models(tmp_path, data):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"model\.json is not a model"):
             load(path)
-
-
-def _umask():
-    import os
-
-    umask = os.umask(0o022)
-    os.umask(umask)
-    return umask

@@ -97,7 +97,7 @@ class Result:
     history : History
     swap_optimal : bool or None
         Whether no exchange of a chosen column for another lowers the objective (for other losses than the squared one:
-        in a quadratic model of it); None if the solver does not look.
+        none that a quadratic model of it promises, tried by a refit); None if the solver does not look.
     """
 
     x: NDArray[np.float64]

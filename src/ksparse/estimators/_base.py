@@ -21,7 +21,7 @@ from ..problem import Problem
 from ..result import Result
 from ..solvers import PGD, Exchange
 from ._evidence import FitCertificate, examine
-from ._joint import dense_columns, group_labels, is_joint, learn_jointly, note_groups, start_from
+from ._joint import UNFINISHED, dense_columns, group_labels, is_joint, learn_jointly, note_groups, start_from
 from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
 from ._scaling import Scaling
@@ -43,6 +43,7 @@ class KSparseEstimator(Shown, BaseEstimator):
     """A linear model with at most k features.  Subclasses name the losses and make the targets."""
 
     _losses: tuple[str, ...] = ()
+    _ridge_power: int
     k: int | float
     loss: str
     fit_intercept: bool
@@ -126,14 +127,11 @@ class KSparseEstimator(Shown, BaseEstimator):
         if isinstance(self.l2, str):
             if self.l2 != "auto":
                 raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
-            return self._auto_ridge(min(1.0, self.k_ * math.log(d + 1) / self._rows))
+            burden = self.k_ * math.log(d + 1) / self._rows  # what choosing k of d columns asks of a row
+            return 0.1 * min(1.0, burden) ** self._ridge_power
         if isinstance(self.l2, bool):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
         return check_number(self.l2, "l2")
-
-    def _auto_ridge(self, burden: float) -> float:
-        """The default ridge; the burden is k·log d/n, what choosing k of d columns asks of a row, and 1 at most."""
-        raise NotImplementedError
 
     def _solver(self) -> Any:
         if self.solver != "auto":
@@ -163,11 +161,9 @@ class KSparseEstimator(Shown, BaseEstimator):
             delayed(self._learn)(X, target, weight, offset, start, seed)
             for target, start, seed in zip(targets, starts, seeds, strict=True)
         )
-        for result in (
-            fit.result for fit in fits
-        ):  # here, not in a thread: the warning shall point at the line that called fit
-            if result.status in ("diverged", "stalled", "stage limit", "time limit"):
-                warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
+        for fit in fits:  # here, not in a thread: the warning shall point at the line that called fit
+            if fit.result.status in UNFINISHED:
+                warnings.warn(fit.result.status.explain(), ConvergenceWarning, stacklevel=4)
         return list(fits)
 
     def _learn(
@@ -267,7 +263,8 @@ class KSparseEstimator(Shown, BaseEstimator):
         return Summary.of(self)
 
     def plot(self, ax: Any = None) -> Any:
-        """Bars of the coefficients, the most useful feature on top; needs the `report` extra.
+        """Bars of what one standard deviation of each feature does, with the coefficient as a number, the most useful
+        feature on top; needs the `report` extra.
 
         With several outputs a table: the coefficients as numbers, their sizes on scaled columns as colours.  At most 25
         features are shown.

@@ -27,7 +27,8 @@ class FitCertificate:
         best for their features.  "stationary": the coefficients are the best for these features; other features may do
         better.  "unfinished": not even that.
     exact : bool
-        Whether exchanges were judged by the objective itself (squared loss), or by its quadratic model at the fit.
+        Whether exchanges were judged by the objective itself (squared loss); else its quadratic model at the fit said
+        which ones to try.
     fall : float
         By how much the objective could still fall on the chosen features, to second order.
     alpha, L : float
@@ -51,9 +52,9 @@ class FitCertificate:
         return jsonable(asdict(self))
 
     def __str__(self) -> str:
-        where = "" if self.exact else " in the quadratic model of the objective"
+        where = "" if self.exact else " that its quadratic model promises"
         said = {
-            "swap-optimal": f"no exchange of a chosen feature for another lowers the objective{where}, "
+            "swap-optimal": f"no exchange of a chosen feature for another{where} lowers the objective, "
             "and the coefficients are the best for their features",
             "stationary": "the coefficients are the best for these features; other features may do better",
             "unfinished": f"the objective can still fall by about {self.fall:.2g} on these features",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -159,12 +160,12 @@ def _short(value: float) -> str:
 
 
 # --- in a notebook ---------------------------------------------------------------------------------------------------
-class Shown:
+class Shown(ABC):
     """An estimator that shows itself in a notebook: scikit-learn's diagram and, once fitted, its table and pictures."""
 
+    @abstractmethod
     def _shown(self) -> tuple[Any, list[Any]]:
         """The model whose table is shown, and functions that draw the pictures; raises if there is none yet."""
-        raise NotImplementedError
 
     def _repr_html_inner(self) -> str:
         diagram = estimator_html_repr(self)

@@ -94,6 +94,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     """
 
     _losses = ("logistic", "squared_hinge")
+    _ridge_power = 1  # also where there are many rows: classes may be separable
     multi_class: str
     class_weight: Any
     multi_class_: str | None
@@ -287,9 +288,6 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_
         return plain
-
-    def _auto_ridge(self, burden: float) -> float:
-        return 0.1 * burden  # also where there are many rows: classes may be separable
 
     def _output_names(self) -> list[str]:
         return [str(c) for c in (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)]

@@ -136,6 +136,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     """
 
     _losses = ("squared", "huber", "poisson")
+    _ridge_power = 2  # felt only where there are fewer rows than k·log d: least squares need no other guard
     coef_: NDArray[Any]
     intercept_: Any
 
@@ -248,9 +249,6 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         if hasattr(self, "feature_names_in_"):
             plain.feature_names_in_ = self.feature_names_in_
         return plain
-
-    def _auto_ridge(self, burden: float) -> float:
-        return 0.1 * burden**2  # felt only where there are fewer rows than k·log d: least squares need no other guard
 
     def _output_names(self) -> list[str]:
         return ["y"] if self.coef_.ndim == 1 else [f"y{t}" for t in range(len(self.coef_))]

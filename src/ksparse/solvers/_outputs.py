@@ -8,6 +8,7 @@ outputs share.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ def weighted_gram(block: Array, weight: Array) -> Array:
     return scaled.T @ scaled
 
 
-class Outputs:
+class Outputs(ABC):
     """What the three have in common: the rows, seen by columns."""
 
     n_outputs: int
@@ -85,6 +86,7 @@ class Outputs:
         kept = self.problem.kept
         return self.refit(kept, [(np.zeros((kept.size, self.n_outputs)), np.zeros(self.n_outputs))], 30)
 
+    @abstractmethod
     def refit(
         self,
         columns: NDArray[np.int64],
@@ -95,12 +97,12 @@ class Outputs:
         polish: bool = False,
     ) -> JointFit:
         """Minimise F over some columns from the best of `starts`, as `Ground.newton` does."""
-        raise NotImplementedError
 
     def whole_model(self, fit: JointFit, g: Array, columns: NDArray[np.int64], centre: Array) -> tuple[Array, Array]:
         """The Hessian of the intercepts and of some columns (less their centre), every output with every other, and the
-        right-hand side; a coefficient is a column there, the outputs of one column side by side."""
-        raise NotImplementedError
+        right-hand side; a coefficient is a column there, the outputs of one column side by side.  Where `width` is 0
+        there is none."""
+        raise TypeError(f"{type(self).__name__} has no whole model")
 
     def zero_objective(self) -> float:
         """F at nothing: what a run that was cut short before it began has."""

@@ -186,8 +186,8 @@ class Run:
             if best is search.end:
                 optimal = search.optimal
         best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
-        where = "" if self.ground.quadratic else " in the quadratic model"
-        which = f"of two columns lowers the objective{where}" if optimal else "that was tried lowers the objective"
+        where = "" if self.ground.quadratic else " that the quadratic model promises"
+        which = f"of two columns{where} lowers the objective" if optimal else "that was tried lowers the objective"
         yield self._record(best, best.objective)._replace(
             status=Status("converged", f"no exchange {which}"), swap_optimal=optimal
         )
