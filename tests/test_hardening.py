@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.special import gammaln
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, ShuffleSplit
 
@@ -203,3 +203,25 @@ def test_files_that_cannot_be_models(tmp_path, data):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"model\.json is not a model"):
             load(path)
+
+
+# --- what is seen on the way -----------------------------------------------------------------------------------------
+def test_progress_is_shown_and_changes_nothing(data, capfd, monkeypatch):
+    X, y = data
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if it were a terminal: elsewhere nothing is shown
+    shown = KSparseRegressor(3, verbose=1).fit(X, y)
+    assert "objective" in capfd.readouterr().err
+    quiet = KSparseRegressor(3).fit(X, y)
+    assert capfd.readouterr().err == ""
+    np.testing.assert_array_equal(shown.coef_, quiet.coef_)
+
+
+def test_the_time_limit_is_heard_and_said():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2000))
+    y = X @ rng.standard_normal(2000)
+    for model, target in ((KSparseRegressor(50), y), (KSparseClassifier(20), y > 0), (KSparseClassifier(9), y // 40)):
+        with pytest.warns(ConvergenceWarning, match="time limit: max_time = 0.001 s is over"):
+            model.set_params(max_time=0.001).fit(X, target)
+        assert model.certificate_.verdict == "unfinished"
+        assert np.isfinite(model.predict(X).astype(float)).all()
