@@ -35,12 +35,13 @@ _HOME = {
     "support_stability": "estimators",
     "load": "estimators",
 }
-_MODULES = ("losses", "theory")
+_MODULES = ("losses", "sensing", "theory")
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:
     from . import losses as losses
+    from . import sensing as sensing
     from . import theory as theory
     from ._minimize import minimize as minimize
     from .estimators import KSparseClassifier as KSparseClassifier
