@@ -21,8 +21,8 @@ class GraSP(Pursuit):
     select : int
         How many times k columns are added; fewer where the fit would not be unique.
     refit : bool
-        Fit once more on the k columns that are kept.  As published there is no such fit, and with noise the coefficients
-        are not the best ones of their support.
+        Fit once more on the k columns that are kept.  As published there is no such fit, and with noise the
+        coefficients are not the best ones of their support.
     iterations : int
         At most so many.
     tol : float
