@@ -2,8 +2,8 @@
 
 python examples/ecg.py [--size 4096] [--out docs/sensing/ecg.svg]
 
-Needs the `report` extra.  Samples in time say something of every cosine, hence the DCT.  A smooth heartbeat alone needs no
-such thing: a spline finds it as well.  Hum at 50 Hz oscillates between the samples, and only sparsity tells it from the heart.
+Needs the `report` extra.  Samples in time say something of every cosine, hence the DCT.  A smooth heartbeat alone needs
+no such thing: a spline finds it as well.  Hum at 50 Hz oscillates between the samples, and sparsity still finds it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 python examples/mri_phantom.py [--size 256] [--share 0.2] [--out docs/sensing/mri_phantom.png]
 
-Needs the `report` and `sensing` extras.  A scanner measures the Fourier transform, and time is what frequencies cost.  Putting
-zeros for those not measured blurs the image; asking for the few wavelets that explain those measured finds it.
+Needs the `report` and `sensing` extras.  A scanner measures the Fourier transform, and time is what frequencies cost.
+Zeros for those not measured blur the image; the few wavelets that explain those measured are the image.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ SETTINGS: Any = {
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tuple[int, int] = (1, 1)) -> Any:
-    """The axes to draw on: those given, or new ones in the house style, an array of them for rows and columns of panels."""
+    """The axes to draw on: those given, or new ones in the house style (an array, if several panels)."""
     if ax is not None:
         return ax
     try:
