@@ -21,6 +21,7 @@ LAYERS = [
     {"_minimize", "_progress"},
     {"_style", "sources", "theory"},
     {"estimators", "sensing"},
+    {"_commands"},
     {"cli"},
 ]
 FREE = {
@@ -33,10 +34,11 @@ FREE = {
 }  # inside a layer
 EXTRA = {
     "_progress": {"rich"},
+    "_commands": {"typer"},
     "cli": {"typer"},
     "sources": {"sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "sensing": {"joblib", "pywt", "rich", "sklearn"},
+    "sensing": {"joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 
 

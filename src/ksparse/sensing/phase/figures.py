@@ -1,0 +1,99 @@
+"""Phase transitions in pictures; they are drawn from counts and try nothing.  Needs the `report` extra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._style import BLACK, CYCLE, ORANGE, new_axes
+from ._result import Phase
+from ._threshold import donoho_tanner
+
+COLORS = "cividis"  # the same to people with and without colour blindness, and ordered in print
+MARKS = "osD^vPX*"
+
+
+def plot_phase(phase: Phase, ax: Any = None) -> Any:
+    """The success rate of every cell in colours, the 50% curve with its standard errors, and Donoho and Tanner's."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    ax = new_axes(ax, (6.2, 4.2))
+    shares = phase.by == "n"
+    x, y = (phase.delta, phase.rho) if shares else (phase.n, phase.K)
+    if shares:  # rounding to whole n and K moves cells off a grid: marks instead of tiles
+        image = ax.scatter(x, y, c=phase.rate, cmap=COLORS, vmin=0, vmax=1, marker="s", s=30, linewidths=0)
+    else:
+        columns, rows = np.unique(x), np.unique(y)
+        rate = np.full((rows.size, columns.size), np.nan)
+        rate[np.searchsorted(rows, y), np.searchsorted(columns, x)] = phase.rate
+        image = ax.pcolormesh(_edges(columns), _edges(rows), rate, cmap=COLORS, vmin=0, vmax=1)
+    _finish(ax, phase, shares)
+    border = {"path_effects": [Stroke(linewidth=3, foreground=BLACK), Normal()]}  # seen on dark tiles and on light ones
+    _draw_curve(ax, phase, shares, color=ORANGE, marker="o", label=f"{phase.label}, 50%", **border)
+    _draw_threshold(ax, phase.d, shares, color="white", **border)
+    bar = ax.figure.colorbar(image, ax=ax, label="success rate")
+    bar.outline.set_visible(False)
+    ax.set_title(_title(phase, with_label=True), fontsize=9)
+    legend = ax.legend(loc="upper left", fontsize=8, facecolor="0.35", edgecolor="none", framealpha=0.9)
+    for text in legend.get_texts():
+        text.set_color("white")
+    return ax
+
+
+def plot_curves(phases: Sequence[Phase], ax: Any = None) -> Any:
+    """The 50% curves of several phases of one grid, and Donoho and Tanner's."""
+    ax = new_axes(ax, (6.2, 4.2))
+    shares = phases[0].by == "n"
+    _finish(ax, phases[0], shares)
+    for i, phase in enumerate(phases):
+        _draw_curve(ax, phase, shares, color=CYCLE[i % len(CYCLE)], marker=MARKS[i % len(MARKS)], label=phase.label)
+    _draw_threshold(ax, phases[0].d, shares, color=BLACK)
+    ax.set_title(f"50% success: {_title(phases[0], with_label=False)}", fontsize=9)
+    ax.legend(loc="upper left", fontsize=8, frameon=False)
+    return ax
+
+
+def _draw_curve(ax: Any, phase: Phase, shares: bool, **style: Any) -> None:
+    curve = phase.curve()
+    known = np.isfinite(curve.n) & np.isfinite(curve.K)
+    n, K, error = curve.n[known], curve.K[known], curve.error[known]
+    style |= {"markersize": 4, "linewidth": 1.5, "capsize": 0, "elinewidth": 1, "zorder": 3}
+    if shares:
+        ax.errorbar(n / phase.d, K / n, yerr=error / n, **style)
+    elif phase.by == "K":
+        ax.errorbar(n, K, xerr=error, **style)
+
+
+def _draw_threshold(ax: Any, d: int, shares: bool, **style: Any) -> None:
+    delta = np.linspace(0, 1, 400)
+    rho = donoho_tanner(delta)
+    x, y = (delta, rho) if shares else (delta * d, rho * delta * d)
+    style |= {"linestyle": "--", "linewidth": 1.5, "label": "ℓ₁, d → ∞ (Donoho–Tanner)"}
+    ax.plot(x, y, scalex=False, scaley=False, **style)
+
+
+def _finish(ax: Any, phase: Phase, shares: bool) -> None:
+    ax.grid(visible=False)
+    if shares:
+        ax.set(xlabel="δ = n/d", ylabel="ρ = K/n", xlim=(0, 1), ylim=(0, min(1.0, 1.1 * float(phase.rho.max()))))
+    else:
+        n, K = _edges(np.unique(phase.n)), _edges(np.unique(phase.K))
+        ax.set(xlabel="n, measurements", ylabel="K, non-zeros", xlim=(n[0], n[-1]), ylim=(K[0], K[-1]))
+
+
+def _title(phase: Phase, with_label: bool) -> str:
+    s = phase.settings
+    noise = "no noise" if s["noise_db"] is None else f"{s['noise_db']:g} dB"
+    parts = [phase.label] * with_label + [f"{s['ensemble']} matrix", f"{s['signal']} signal", f"d = {phase.d}", noise]
+    return ", ".join(parts).replace("$", r"\$")
+
+
+def _edges(centres: NDArray[Any]) -> NDArray[np.float64]:
+    """Borders half-way between centres."""
+    if centres.size == 1:
+        return np.array([centres[0] - 0.5, centres[0] + 0.5])
+    middle = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate([[centres[0] - (middle[0] - centres[0])], middle, [centres[-1] + (centres[-1] - middle[-1])]])
