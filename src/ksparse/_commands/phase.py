@@ -13,7 +13,9 @@ from . import AsJson, errors, print_json
 
 
 def phase(
-    algorithm: Annotated[list[str] | None, typer.Option(help="A name that `recover` knows; may be repeated.")] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Such as htp or 'pgd(step=0.5)'; may be repeated.")
+    ] = None,
     ensemble: Annotated[
         str, typer.Option(help="The matrices, such as gaussian or 'correlated(rho=0.9)'.")
     ] = "gaussian",

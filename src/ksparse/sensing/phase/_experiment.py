@@ -15,17 +15,20 @@ import json
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._validate import check_choice, check_count, check_number
+from ...solvers import SOLVERS
 from ..ensembles import ENSEMBLES
+from ..recover import ALGORITHMS, recover
 from ..signals import SIGNALS
 
 OUTCOME = ("K", "n", "trial", "error", "success")  # behind the settings in a record
+DRAWN = ("random_state", "dtype")  # parameters of ensembles and signals that a trial sets itself
 MATRICES = ("trial", "cell")
 KEY = ("algorithm", "k", "K", "n", "trial")  # what tells the trials of a file apart, and orders them
 
@@ -66,6 +69,7 @@ class Experiment:
             object.__setattr__(self, "noise_db", check_number(self.noise_db, "noise_db", low=-300.0))
         object.__setattr__(self, "k", _rule(self.k))
         describe(self.algorithm, "algorithm")
+        _solver(self.algorithm)
         _drawer(self.ensemble, "ensemble", ENSEMBLES)
         _drawer(self.signal, "signal", SIGNALS)
 
@@ -143,11 +147,9 @@ class Experiment:
 
 
 def _solve(algorithm: Any, A: Any, y: Any, k: int, noise: float | None, rng: np.random.Generator) -> NDArray[Any]:
-    if inspect.isfunction(algorithm) or isinstance(algorithm, functools.partial):
+    if _is_function(algorithm):
         return np.asarray(algorithm(A, y, k, noise=noise, random_state=rng))
-    from ..recover import recover
-
-    return recover(A, y, k, algorithm=algorithm, noise=noise, random_state=rng).x
+    return recover(A, y, k, algorithm=_solver(algorithm), noise=noise, random_state=rng).x
 
 
 @functools.lru_cache(maxsize=2)  # the trials of a cell may share their matrix
@@ -160,6 +162,10 @@ def _stream(*what: Any) -> np.random.Generator:
     """A generator whose seed is a digest of these words and numbers: the same on every machine."""
     digest = hashlib.sha256(json.dumps(what).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+def _is_function(algorithm: Any) -> bool:
+    return inspect.isfunction(algorithm) or isinstance(algorithm, functools.partial)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -196,6 +202,19 @@ def split(text: str, name: str) -> tuple[str, dict[str, Any]]:
         ) from None
 
 
+def _solver(thing: Any) -> Any:
+    """What `recover` takes: a name, or a solver made from a name with settings."""
+    if not isinstance(thing, str):
+        return thing
+    name, settings = split(thing, "algorithm")
+    check_choice(name, "algorithm", ALGORITHMS)
+    if not settings:
+        return name
+    own = [field.name for field in fields(SOLVERS[name])] if name in SOLVERS else []
+    _check_names(settings, f"algorithm {name!r}", own)
+    return SOLVERS[name](**settings)
+
+
 def _drawer(thing: Any, name: str, known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
     """The function that draws, with its parameters."""
     if callable(thing):
@@ -204,10 +223,15 @@ def _drawer(thing: Any, name: str, known: dict[str, Callable[..., Any]]) -> Call
     word, parameters = split(thing, name) if isinstance(thing, str) else (thing, {})
     function = known[check_choice(word, name, known)]
     own = list(inspect.signature(function).parameters)[2:]
-    for parameter in parameters:
-        if parameter not in own:
-            raise ValueError(f"{name} {word!r} has the parameters {', '.join(own)}, got {parameter!r}")
+    _check_names(parameters, f"{name} {word!r}", [parameter for parameter in own if parameter not in DRAWN])
     return functools.partial(function, **parameters)
+
+
+def _check_names(given: dict[str, Any], owner: str, own: list[str]) -> None:
+    for parameter in given:
+        if parameter not in own:
+            known = f"the parameters {', '.join(own)}" if own else "no parameters"
+            raise ValueError(f"{owner} has {known}, got {parameter!r}")
 
 
 def _rule(k: Any) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def run(
     Parameters
     ----------
     algorithm : str, solver or function
-        What `recover` takes, or a function f(A, y, k, *, noise, random_state) that returns x.
+        What `recover` takes; a name with settings, such as ``"pgd(step='spectral')"``; or a function
+        f(A, y, k, *, noise, random_state) that returns x.
     ensemble : str or function
         A name of ``ENSEMBLES``, with parameters if wanted, such as ``"correlated(rho=0.9)"``; or a function like those.
     signal : str or function
@@ -122,9 +124,10 @@ def run_all(
         items = [
             (e, n, K, t) for e in experiments for n, K in cells for t in range(trials) if e.key(n, K, t) not in ledger
         ]
-        if verbose and items:
-            print(estimate(items, jobs), file=sys.stderr, flush=True)
-        collect(Experiment.run, items, ledger, jobs=jobs, label="trials", verbose=verbose)
+        with interruptible(ledger):
+            if verbose and items:
+                print(estimate(items, jobs), file=sys.stderr, flush=True)
+            collect(Experiment.run, items, ledger, jobs=jobs, label="trials", verbose=verbose)
         ledger.sort()
         won = {
             e.key(n, K, 0): sum(ledger.kept[e.key(n, K, t)][0] for t in range(trials))
@@ -156,14 +159,20 @@ def collect(
                     ledger.append(batch)
                     advance(len(batch))
                     batch, written = [], time.monotonic()
-        except KeyboardInterrupt:
-            if ledger.path is not None:
-                done = len(ledger.kept) + len(batch)
-                print(f"stopped; {ledger.path} holds {done:,} trials, and the same call goes on there", file=sys.stderr)
-            raise
         finally:
             ledger.append(batch)
             advance(len(batch))
+
+
+@contextmanager
+def interruptible(ledger: Ledger) -> Iterator[None]:
+    """Ctrl-C ends the work and says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if ledger.path is not None:
+            print(f"stopped; {ledger.path} holds {len(ledger.kept):,} trials: the same again goes on", file=sys.stderr)
+        raise
 
 
 def estimate(items: Sequence[tuple[Any, ...]], jobs: int | None = None) -> str:

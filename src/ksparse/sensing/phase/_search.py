@@ -8,7 +8,7 @@ from typing import Any
 from ..._progress import counter
 from ..._validate import check_count
 from ._experiment import Experiment
-from ._lab import collect, open_ledger
+from ._lab import collect, interruptible, open_ledger
 from ._ledger import Ledger
 from ._parallel import workers
 from ._result import MinimumN, check_rate, enough, reached
@@ -70,7 +70,7 @@ def minimum_n(
     grid = range(step, d + 1, step)
     with open_ledger(out, [experiment], resume=resume, verbose=verbose) as ledger:
         cells = _Cells(experiment, K, ledger, trials, int(enough(rate, trials)), jobs)
-        with counter("cells", len(grid).bit_length() + CONFIRM, verbose) as advance:
+        with interruptible(ledger), counter("cells", len(grid).bit_length() + CONFIRM, verbose) as advance:
             below, at = -1, len(grid)  # places in the grid: too few, and enough (or beyond the end)
             while at - below > 1:
                 middle = (below + at) // 2
