@@ -46,6 +46,7 @@ def phase(
     with errors(), warnings.catch_warnings():
         from ..sensing import phase as lab
 
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
         grid = lab.make_grid(d, values(n, "--n"), values(K, "--K"), values(delta, "--delta"), values(rho, "--rho"))
         names = list(dict.fromkeys(algorithm or ["htp"]))

@@ -26,8 +26,8 @@ class Crossing(NamedTuple):
 def crossing(x: ArrayLike, successes: ArrayLike, trials: ArrayLike, level: float = 0.5) -> Crossing:
     """Where a logistic curve, fitted by maximum likelihood, rises through `level`.
 
-    Where failures and successes do not overlap there is no finite fit: the curve is a jump, and the place is the middle
-    of the gap between the last failure and the first success, with half of the gap as its error.
+    Where failures and successes do not overlap there is no finite fit: the curve is a jump, in the middle of the gap
+    between the last failure and the first success, or at the one x that has both; half a step of x is its error.
     """
     x, s, t = (np.asarray(a, dtype=float) for a in (x, successes, trials))
     x, s, t = x[t > 0], s[t > 0], t[t > 0]
@@ -37,7 +37,7 @@ def crossing(x: ArrayLike, successes: ArrayLike, trials: ArrayLike, level: float
         return Crossing(-np.inf, np.nan)
     lost, won = x[s < t], x[s > 0]
     if lost.max() <= won.min():
-        return Crossing(float(lost.max() + won.min()) / 2, float(won.min() - lost.max()) / 2)
+        return _jump(x, s / t, float(lost.max()), float(won.min()), level)
     if won.max() <= lost.min():  # a jump downwards
         return Crossing(np.nan, np.nan)
     (a, b), inverse = logistic(x, s, t)
@@ -48,6 +48,18 @@ def crossing(x: ArrayLike, successes: ArrayLike, trials: ArrayLike, level: float
         return Crossing(np.inf if at > x.max() else -np.inf, np.nan)
     slope = np.array([-1.0, -at]) / b
     return Crossing(float(at), float(np.sqrt(slope @ inverse @ slope)))
+
+
+def _jump(x: NDArray[np.float64], rate: NDArray[np.float64], low: float, high: float, level: float) -> Crossing:
+    """Of a curve that is 0 below `low` and 1 above `high`."""
+    if low < high:
+        return Crossing((low + high) / 2, (high - low) / 2)
+    here = rate[x == low][0]  # the one place with failures and successes
+    if low == x.max() and here < level:
+        return Crossing(np.inf, np.nan)
+    if low == x.min() and here > level:
+        return Crossing(-np.inf, np.nan)
+    return Crossing(low, float(np.abs(x[x != low] - low).min()) / 2)
 
 
 def logistic(

@@ -152,16 +152,16 @@ def collect(
     batch: list[dict[str, Any]] = []
     written = time.monotonic()
     with counter(label, len(items), verbose) as advance:
-        try:
-            for record in ordered(function, items, jobs):
-                batch.append(record)
-                if time.monotonic() - written >= BATCH:
-                    ledger.append(batch)
-                    advance(len(batch))
-                    batch, written = [], time.monotonic()
-        finally:
-            ledger.append(batch)
-            advance(len(batch))
+        for record in ordered(function, items, jobs):
+            batch.append(record)
+            if time.monotonic() - written >= BATCH:
+                ledger.append(batch)
+                advance(len(batch))
+                batch, written = [], time.monotonic()
+        ledger.append(
+            batch
+        )  # not after Ctrl-C, which may have come in the middle of `append`: nothing is written twice
+        advance(len(batch))
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def interruptible(ledger: Ledger) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if ledger.path is not None:
-            print(f"stopped; {ledger.path} holds {len(ledger.kept):,} trials: the same again goes on", file=sys.stderr)
+            print(f"stopped; what is done is in {ledger.path}, and the same again goes on there", file=sys.stderr)
         raise
 
 

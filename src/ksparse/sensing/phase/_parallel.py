@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -38,8 +38,23 @@ def ordered(function: Callable[..., T], items: Iterable[tuple[Any, ...]], jobs: 
     work = delayed(functools.partial(_work, os.getpid(), function))
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=workers(jobs), return_as="generator")
-        with closing(parallel(work(*item) for item in items)) as results:
+        with _deaf():  # the processes start here
+            results = parallel(work(*item) for item in items)
+        with closing(results):
             yield from results
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C waits, and processes that start meanwhile never hear of it: the parent ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(parent: int, function: Callable[..., T], *item: Any) -> T:
