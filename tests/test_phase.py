@@ -21,6 +21,7 @@ from ksparse.sensing import phase
 from ksparse.sensing.phase import Experiment, Ledger, Phase, donoho_tanner
 from ksparse.sensing.phase._fit import crossing, logistic
 from ksparse.sensing.phase._ledger import from_line, to_line
+from ksparse.sensing.phase._parallel import Pool
 
 SMALL = {"d": 32, "n": [8, 16, 24], "K": [1, 4], "trials": 6, "verbose": False}
 COMMAND = ("-d", 32, "--n", "4:32:4", "--K", "1:5:2", "--trials", 12, "--algorithm", "sp", "--algorithm", "htp", "-q")
@@ -45,7 +46,7 @@ def start(*arguments):
 def finish(process, code=0):
     out, err = process.communicate(timeout=300)
     assert process.returncode == code, err + out
-    assert "Traceback" not in err
+    assert "Traceback" not in err, err
     return out, err
 
 
@@ -82,6 +83,23 @@ def test_workers_order_and_seed(calm, tmp_path):
     other = phase.run(matched, jobs=1, seed=1, **SMALL)
     assert not np.array_equal(other.successes, found.successes)
     assert 0 < found.successes.sum() < found.trials.sum()
+
+
+def broken():
+    print("on stdout")
+    raise OSError(5, "as it was")
+
+
+def test_workers():
+    with Pool(2) as pool:
+        assert set(pool.map(os.getenv, [("OPENBLAS_NUM_THREADS",)] * 50)) == {"1"}
+        assert list(pool.map(divmod, [(i, 7) for i in range(1000)])) == [divmod(i, 7) for i in range(1000)]
+        assert list(pool.map(lambda i: 2 * i, [(i,) for i in range(9)])) == [2 * i for i in range(9)]
+        assert len(set(pool.map(os.getpid, [()] * 200))) <= 2
+        with pytest.raises(OSError, match="as it was"):
+            list(pool.map(broken, [()]))
+    with Pool(2) as pool, pytest.raises(RuntimeError, match=r"ended from outside.*fewer jobs"):
+        list(pool.map(os._exit, [(1,)] * 8))
 
 
 def test_records_say_everything(calm):
@@ -274,10 +292,13 @@ def test_curves_minimum_and_tables_of_a_known_truth(tmp_path):
     assert truth.minimum_n(5, rate=0.5).n == 25
     assert truth.minimum_n(5, rate=1).n == 37
     assert " 5      25.0  0.1         31" in str(truth)
-    assert "<td>25.0</td>" in truth._repr_html_()
+    assert "<tr><td>5</td><td>25.0</td><td>0.1</td><td>31</td></tr>" in truth._repr_html_()
     few = known(lambda n, K: n > 1e9, [10, 20], [1])
     assert few.minimum_n(1).n is None
     assert "1     >20.0           >20" in few.table()
+    assert "<tr><td>1</td><td>&gt;20.0</td><td></td><td>&gt;20</td></tr>" in few._repr_html_()
+    line = known(lambda n, K: K < 4, [20], [1, 3, 5])  # one n: the question is which K
+    assert [(row["n"], row["K50"]) for row in line.rows()] == [(20, 4.0)]
     with pytest.raises(ValueError, match="K must be one of the grid, 2, 5, 8, 11, got 3"):
         truth.minimum_n(3)
     with pytest.raises(ValueError, match="not per cent"):

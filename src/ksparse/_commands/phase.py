@@ -58,6 +58,9 @@ def phase(
             files = [out / lab.RESULTS, *lab.write_report(found, out)]
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+        except RuntimeError as error:  # a worker died
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
         except OSError as error:
             raise ValueError(f"{error.filename or out} cannot be written ({error.strerror})") from None
     if as_json:

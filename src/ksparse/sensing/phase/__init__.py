@@ -1,8 +1,9 @@
 """The laboratory: how many measurements an algorithm needs, found by trying.
 
 `run` tries an algorithm over a grid of n and K and gives a `Phase`; `minimum_n` looks for the fewest measurements of
-one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_all`, `Ledger` and `collect` are the
-parts for other experiments: trials that depend on their seed alone, in parallel, and a file that survives a kill.
+one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_all`, `Ledger`, `Pool` and
+`collect` are the parts for other experiments: trials that depend on their seed alone, in parallel, and a file that
+survives a kill.
 """
 
 from ._experiment import Experiment
@@ -10,6 +11,7 @@ from ._fit import wilson
 from ._grid import make_grid
 from ._lab import RESULTS, collect, read, run, run_all
 from ._ledger import Ledger
+from ._parallel import Pool
 from ._report import write_report
 from ._result import Curve, MinimumN, Phase
 from ._search import minimum_n
@@ -22,6 +24,7 @@ __all__ = [
     "Ledger",
     "MinimumN",
     "Phase",
+    "Pool",
     "collect",
     "donoho_tanner",
     "make_grid",

@@ -59,7 +59,8 @@ def _jump(x: NDArray[np.float64], rate: NDArray[np.float64], low: float, high: f
         return Crossing(np.inf, np.nan)
     if low == x.min() and here > level:
         return Crossing(-np.inf, np.nan)
-    return Crossing(low, float(np.abs(x[x != low] - low).min()) / 2)
+    steps = np.abs(x[x != low] - low)
+    return Crossing(low, float(steps.min()) / 2 if steps.size else np.nan)
 
 
 def logistic(

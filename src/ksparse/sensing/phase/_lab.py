@@ -17,7 +17,7 @@ from ..._validate import check_count, check_flag
 from ._experiment import KEY, OUTCOME, Experiment, OtherSettings
 from ._grid import Grid, make_grid
 from ._ledger import Ledger, read_records
-from ._parallel import ordered, workers
+from ._parallel import Pool
 from ._result import Phase
 
 RESULTS = "results.jsonl"
@@ -52,7 +52,7 @@ def run(
     ----------
     algorithm : str, solver or function
         What `recover` takes; a name with settings, such as ``"pgd(step='spectral')"``; or a function
-        f(A, y, k, *, noise, random_state) that returns x.
+        f(A, y, k, *, noise, random_state) that returns x, which results know by its name alone.
     ensemble : str or function
         A name of ``ENSEMBLES``, with parameters if wanted, such as ``"correlated(rho=0.9)"``; or a function like those.
     signal : str or function
@@ -124,10 +124,10 @@ def run_all(
         items = [
             (e, n, K, t) for e in experiments for n, K in cells for t in range(trials) if e.key(n, K, t) not in ledger
         ]
-        with interruptible(ledger):
+        with interruptible(ledger), Pool(jobs) as pool:
             if verbose and items:
-                print(estimate(items, jobs), file=sys.stderr, flush=True)
-            collect(Experiment.run, items, ledger, jobs=jobs, label="trials", verbose=verbose)
+                print(estimate(items, pool), file=sys.stderr, flush=True)
+            collect(Experiment.run, items, ledger, pool, label="trials", verbose=verbose)
         ledger.sort()
         won = {
             e.key(n, K, 0): sum(ledger.kept[e.key(n, K, t)][0] for t in range(trials))
@@ -142,8 +142,8 @@ def collect(
     function: Callable[..., dict[str, Any]],
     items: Iterable[tuple[Any, ...]],
     ledger: Ledger,
+    pool: Pool,
     *,
-    jobs: int | None = None,
     label: str = "",
     verbose: bool = True,
 ) -> None:
@@ -152,7 +152,7 @@ def collect(
     batch: list[dict[str, Any]] = []
     written = time.monotonic()
     with counter(label, len(items), verbose) as advance:
-        for record in ordered(function, items, jobs):
+        for record in pool.map(function, items):
             batch.append(record)
             if time.monotonic() - written >= BATCH:
                 ledger.append(batch)
@@ -175,18 +175,18 @@ def interruptible(ledger: Ledger) -> Iterator[None]:
         raise
 
 
-def estimate(items: Sequence[tuple[Any, ...]], jobs: int | None = None) -> str:
+def estimate(items: Sequence[tuple[Any, ...]], pool: Pool) -> str:
     """How long trials will take, from a few all over the grid, by the very workers.
 
     A hard cell may take many times as long as an easy one, and the cores may be busy with other things.
     """
-    count = min(workers(jobs), len(items))
+    count = min(pool.jobs, len(items))
     order = np.random.default_rng(0).permutation(len(items))
-    list(ordered(Experiment.run, [items[order[0]]] * count, jobs))  # workers start, and may have to compile
+    list(pool.map(Experiment.run, [items[order[0]]] * count))  # workers start, and may have to compile
     size, seconds = count, 0.0
     while seconds < BUDGET / 2 and 20 * size <= max(len(items), 20 * count):
         begin = time.monotonic()
-        list(ordered(Experiment.run, [items[i] for i in order[:size]], jobs))
+        list(pool.map(Experiment.run, [items[i] for i in order[:size]]))
         mean, seconds, size = (time.monotonic() - begin) / size, time.monotonic() - begin, 2 * size
     spent = duration(len(items) * mean)
     return f"{len(items):,} trials on {count} core{'s' * (count > 1)}: about {spent}, from {size // 2} of them"

@@ -81,8 +81,9 @@ class Phase:
 
     @property
     def by(self) -> str:
-        """What the grid is read along: "K", an n is looked for, if every K has the same n; else "n"."""
-        return "K" if np.unique(self.n).size * np.unique(self.K).size == self.n.size else "n"
+        """How the grid is read: "K" if every K was tried with the same n, several of them; else "n"."""
+        n, K = np.unique(self.n).size, np.unique(self.K).size
+        return "K" if n * K == self.n.size and (n > 1 or K == 1) else "n"
 
     def interval(self) -> tuple[NDArray[np.float64], ...]:
         """Wilson's 95% interval of the success rate of every cell."""
@@ -141,6 +142,9 @@ class Phase:
 
     def table(self) -> str:
         """The rows as a text; ">" and "<" where the place is beyond the grid."""
+        return table(self._cells(), left=0)
+
+    def _cells(self) -> list[tuple[str, ...]]:
         if self.by == "K":
             cells: list[tuple[str, ...]] = [("K", "n at 50%", "±", "n for 95%")]
             for row in self.rows():
@@ -153,7 +157,7 @@ class Phase:
                 tried = self.K[row["n"] == self.n]
                 places = _place(row["K50"], tried), _known(row["error"]), _place(row["rho50"], tried / row["n"], 3)
                 cells.append((str(row["n"]), f"{row['delta']:.3f}", *places))
-        return table(cells, left=0)
+        return cells
 
     def __str__(self) -> str:
         return f"{self._headline()}\n\n{self.table()}"
@@ -162,12 +166,11 @@ class Phase:
         return f"Phase({self._headline()}: {int(self.successes.sum()):,} successes)"
 
     def _repr_html_(self) -> str:
-        head, *body = ([html.escape(c) for c in line.split("  ") if c.strip()] for line in self.table().splitlines())
-        rows = [
-            "".join(f"<{tag}>{c.strip()}</{tag}>" for c in row)
-            for tag, row in [("th", head), *(("td", r) for r in body)]
-        ]
-        return f"<p>{html.escape(self._headline())}</p><table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        lines = (
+            "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+            for tag, cells in zip(["th"] + ["td"] * self.n.size, self._cells(), strict=False)
+        )
+        return f"<p>{html.escape(self._headline())}</p><table><tr>{'</tr><tr>'.join(lines)}</tr></table>"
 
     def _headline(self) -> str:
         s = self.settings

@@ -10,7 +10,7 @@ from ..._validate import check_count
 from ._experiment import Experiment
 from ._lab import collect, interruptible, open_ledger
 from ._ledger import Ledger
-from ._parallel import workers
+from ._parallel import Pool
 from ._result import MinimumN, check_rate, enough, reached
 
 CONFIRM = 3  # how many n above the found one are tried too
@@ -59,7 +59,7 @@ def minimum_n(
 
     Examples
     --------
-    >>> found = minimum_n("htp", 2, 32, step=2, trials=20, jobs=1, verbose=False)
+    >>> found = minimum_n("sp", 2, 32, step=2, trials=20, jobs=1, verbose=False)
     >>> 8 <= found.n <= 20, found.successes >= 19
     (True, True)
     """
@@ -69,8 +69,9 @@ def minimum_n(
     jobs = None if jobs is None else check_count(jobs, "jobs")
     grid = range(step, d + 1, step)
     with open_ledger(out, [experiment], resume=resume, verbose=verbose) as ledger:
-        cells = _Cells(experiment, K, ledger, trials, int(enough(rate, trials)), jobs)
-        with interruptible(ledger), counter("cells", len(grid).bit_length() + CONFIRM, verbose) as advance:
+        total = len(grid).bit_length() + CONFIRM
+        with interruptible(ledger), Pool(jobs) as pool, counter("cells", total, verbose) as advance:
+            cells = _Cells(experiment, K, ledger, trials, int(enough(rate, trials)), pool)
             below, at = -1, len(grid)  # places in the grid: too few, and enough (or beyond the end)
             while at - below > 1:
                 middle = (below + at) // 2
@@ -91,20 +92,18 @@ def minimum_n(
 class _Cells:
     """Trials of single cells, as many as it takes to know."""
 
-    def __init__(
-        self, experiment: Experiment, K: int, ledger: Ledger, trials: int, wanted: int, jobs: int | None
-    ) -> None:
+    def __init__(self, experiment: Experiment, K: int, ledger: Ledger, trials: int, wanted: int, pool: Pool) -> None:
         self.experiment, self.K, self.ledger = experiment, K, ledger
-        self.trials, self.wanted, self.jobs = trials, wanted, jobs
+        self.trials, self.wanted, self.pool = trials, wanted, pool
 
     def good(self, n: int) -> bool:
         """Whether enough trials succeed; the losses decide early, a success takes all trials, for its interval."""
-        stride = max(4 * workers(self.jobs), self.trials - self.wanted + 1)
+        stride = max(4 * self.pool.jobs, self.trials - self.wanted + 1)
         for start in range(0, self.trials, stride):
             batch = range(start, min(start + stride, self.trials))
             missing = [t for t in batch if self.experiment.key(n, self.K, t) not in self.ledger]
             items = [(n, self.K, t) for t in missing]
-            collect(self.experiment.run, items, self.ledger, jobs=self.jobs, verbose=False)
+            collect(self.experiment.run, items, self.ledger, self.pool, verbose=False)
             if batch.stop - self.successes(n, batch.stop) > self.trials - self.wanted:
                 return False
         return True
