@@ -478,7 +478,7 @@ def test_the_command_writes_what_the_library_finds(tmp_path):
     assert facts["algorithms"][0]["successes"] == same.successes.tolist()
     assert [row["n95"] for row in facts["algorithms"][0]["table"]] == [same.minimum_n(K).n for K in (1, 4)]
     assert sorted(map(os.path.basename, facts["files"])) == ["phase.png", "phase.svg", "results.jsonl", "table.csv"]
-    assert err.startswith("36 trials on 1 core: about ")
+    assert err.startswith("36 trials on 1 core: ")
     assert (tmp_path / "table.csv").read_text().splitlines()[0] == "algorithm,K,n50,error,n95"
     done = invoke(*arguments, "--out", tmp_path)
     assert str(same) in done.stdout

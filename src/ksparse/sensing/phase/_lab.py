@@ -189,7 +189,7 @@ def estimate(items: Sequence[tuple[Any, ...]], pool: Pool) -> str:
         list(pool.map(Experiment.run, [items[i] for i in order[:size]]))
         mean, seconds, size = (time.monotonic() - begin) / size, time.monotonic() - begin, 2 * size
     spent = duration(len(items) * mean)
-    return f"{len(items):,} trials on {count} core{'s' * (count > 1)}: about {spent}, from {size // 2} of them"
+    return f"{len(items):,} trials on {count} core{'s' * (count > 1)}: {spent}, judging by {size // 2} of them"
 
 
 def open_ledger(
