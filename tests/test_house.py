@@ -33,6 +33,7 @@ FREE = {
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
+    "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
     "_commands": {"typer"},
     "cli": {"typer"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import pickle
 import subprocess
 import sys
@@ -418,5 +419,7 @@ def test_the_package_is_cheap_and_lazy():
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert {"ensembles", "operators", "phase", "recover", "signals"} <= set(dir(ksparse.sensing))
+    importlib.import_module("ksparse.sensing.recover")
+    assert ksparse.sensing.recover is ksparse.recover  # the function, not the module of that name
     with pytest.raises(AttributeError, match="nothing"):
         ksparse.sensing.nothing  # noqa: B018

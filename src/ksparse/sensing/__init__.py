@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import operators as operators
     from . import phase as phase
     from . import signals as signals
+    from .recover import recover as recover
 
 
 class _Package(ModuleType):

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..solvers._pursuit import Columns, Point
+from ..solvers._pursuit import Point
+from .columns import Columns
 from .linear import Array, Linear, squared_norm
 
 RESOLUTION = 1e-14  # of ‖A*y‖: slopes below it are rounding
@@ -25,17 +26,36 @@ class Operator(Linear):
         self.A = A
         self._scales: dict[int, float] = {}
 
-    def forward(self, supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
+    def forward(self, points: Sequence[Any], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
         full = np.zeros((self.d, len(xs), self.y.shape[1]), self.dtype)
         for i, (columns, x) in enumerate(zip(supports, xs, strict=True)):
             full[columns, i] = x.T
         self.products += full.shape[1] * full.shape[2]
-        image = apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1))
-        return np.ascontiguousarray(image.T, self.dtype).reshape(len(xs), -1, self.n)
+        image = self._checked("matvec", apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1)))
+        return np.ascontiguousarray(image.T).reshape(len(xs), -1, self.n)
 
     def adjoint(self, r: Array) -> Array:
-        image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
-        return np.ascontiguousarray(image.T, self.dtype).reshape(*r.shape[:-1], self.d)
+        try:
+            image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
+        except NotImplementedError:
+            raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
+        return np.ascontiguousarray(self._checked("rmatvec", image).T).reshape(*r.shape[:-1], self.d)
+
+    def _checked(self, name: str, image: Array) -> Array:
+        """A product, if it is one of finite numbers of the kind that A says."""
+        if image.dtype.kind == "c" and self.dtype == np.float64:
+            raise ValueError(f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; say dtype=complex")
+        if not np.isfinite(image).all():
+            raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; mend the operator")
+        return image.astype(self.dtype, copy=False)
+
+    def mean_square(self) -> float:
+        """Estimated: for random signs v, ‖Av‖²/d is right on average, and does not vary much."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(1, self.d))
+        return squared_norm(self.forward([None], [np.arange(self.d)], [signs])) / self.d
+
+    def gram_times(self, v: Array) -> Array:
+        return self.A.rmatvec(self.A.matvec(v))
 
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
         """Conjugate gradients, all signals together, each until its slopes on the support are a `share` of what they
@@ -46,7 +66,7 @@ class Operator(Linear):
             if not active:
                 break
             self.check()
-            images = self.forward([run.columns for run in active], [run.direction for run in active])
+            images = self.forward(active, [run.columns for run in active], [run.direction for run in active])
             for run, image in zip(active, images, strict=True):
                 run.move(image)
             slopes = self._seen(np.stack([run.rest for run in active]))

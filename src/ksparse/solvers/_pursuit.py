@@ -59,8 +59,8 @@ class System(ABC):
     room: int  # columns that can be told apart: no fit on more of them is unique
 
     @abstractmethod
-    def slopes(self, points: Sequence[Point]) -> NDArray[Any]:
-        """−∇F at each point on all columns, (points, outputs, d)."""
+    def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> NDArray[Any]:
+        """−∇F at each point on all columns, (points, outputs, d); that the support grows `one_by_one` may be used."""
 
     @abstractmethod
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
@@ -86,6 +86,10 @@ class System(ABC):
     @abstractmethod
     def apart(self, before: Sequence[Point], after: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """‖Δx‖² and Δx'∇²F Δx between points."""
+
+    @abstractmethod
+    def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """The mean over all columns of ∂²F/∂x_j² at each point."""
 
     @property
     @abstractmethod
@@ -117,6 +121,7 @@ class Pursuit(Steps):
     """A solver for `minimize` too, which needs no more than these steps."""
 
     stop_on_divergence: ClassVar[bool] = True
+    knows_its_end: ClassVar[bool] = True
     any_loss: ClassVar[bool] = False
     remedies: ClassVar[dict[str, str]] = {
         "stalled": "the support goes round in circles; try SubspacePursuit, or a larger k",
@@ -143,14 +148,16 @@ class Pursuit(Steps):
         system = Refits(problem, slots, clock)
         points = system.start()
         yield system.record(points[0], points[0])
-        first, best, since = points[0].misfit, points[0].misfit, 0
+        first, best, since = points[0].misfit, points[0], 0
         while True:
             before, points = points, self.advance(system, system.k, points)
-            record = system.record(before[0], points[0])
-            since = 0 if points[0].misfit < best else since + 1
-            best = min(best, points[0].misfit)
-            if self.settled(before[0], points[0], first):
-                message = f"step {system.steps} changed the objective by {record.change:.2g} and the support not at all"
+            since = 0 if points[0].misfit < best.misfit else since + 1
+            best = points[0] if points[0].misfit < best.misfit else best
+            done = self.settled(before[0], points[0], first)
+            record = system.record(before[0], best if done else points[0])
+            if done:
+                change = abs(points[0].misfit - before[0].misfit)
+                message = f"step {system.steps} changed the objective by {change:.2g} and the support not at all"
                 record = record._replace(status=Status("converged", message))
             elif since >= PATIENCE:
                 message = f"no stage of the last {PATIENCE} lowered the objective"
@@ -216,6 +223,12 @@ def backtrack(
         pending = again
         steps[pending] *= 0.5
     return moved
+
+
+def newton_steps(system: System, points: Sequence[Point]) -> NDArray[np.float64]:
+    """The step that is right for a column of mean curvature by itself: one, if columns have norm one."""
+    curvatures = system.curvatures(points)
+    return np.divide(1.0, curvatures, out=np.ones_like(curvatures), where=curvatures > 0.0)
 
 
 def better(before: Sequence[Point], after: Sequence[Point]) -> list[Point]:

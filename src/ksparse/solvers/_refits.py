@@ -35,7 +35,7 @@ class Refits(System):
             return [self._point(self.ground.empty_fit())]
         return [self._at(columns, x[np.concatenate([kept, columns])], self.problem.constant(self.slots))]
 
-    def slopes(self, points: Sequence[Point]) -> NDArray[Any]:
+    def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> NDArray[Any]:
         self.ground.check()
         slopes = np.empty((len(points), 1, self.d))
         for slope, point in zip(slopes, points, strict=True):
@@ -90,6 +90,13 @@ class Refits(System):
             squares[i] = square + (new.rest.constant - old.rest.constant) ** 2
             bends[i] = float(np.sum(turn**2 / weight[used])) / self.problem.n + self.problem.l2 * square
         return squares, bends
+
+    def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        if self.ground.quadratic:
+            return np.full(len(points), float(self.ground.spread.mean()) + self.problem.l2)
+        self.ground.passes += len(points)
+        own = [self.ground.means(point.rest.slope, point.rest.bend)[2].mean() for point in points]
+        return np.array(own) + self.problem.l2
 
     @property
     def steepest(self) -> float:
