@@ -21,6 +21,7 @@ LAYERS = [
     {"_minimize", "_progress"},
     {"_style", "sources", "theory"},
     {"estimators", "sensing"},
+    {"_commands"},
     {"cli"},
 ]
 FREE = {
@@ -34,10 +35,11 @@ FREE = {
 EXTRA = {
     "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
+    "_commands": {"typer"},
     "cli": {"typer"},
     "sources": {"sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "sensing": {"joblib", "pywt", "rich", "sklearn"},
+    "sensing": {"joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 
 

@@ -53,17 +53,20 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tup
 
 def as_svg(ax: Any) -> bytes:
     """The figure of these axes as an SVG file."""
+    return as_bytes(ax, "svg")
+
+
+def as_bytes(ax: Any, kind: str) -> bytes:
+    """The figure of these axes as a file of this kind ("svg", "png", "pdf"); the same figure gives the same bytes."""
     import matplotlib as mpl
 
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with mpl.rc_context(SETTINGS):
         buffer = io.BytesIO()
-        ax.figure.savefig(buffer, format="svg", metadata={"Date": None})
+        ax.figure.savefig(buffer, format=kind, metadata=undated.get(kind), dpi=150)
         return buffer.getvalue()
 
 
 def save(ax: Any, path: str | Path) -> None:
     """Write the figure of these axes; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(SETTINGS):
-        ax.figure.savefig(path, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    Path(path).write_bytes(as_bytes(ax, Path(path).suffix[1:].lower()))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ._commands import AsJson, errors, print_json
+from ._commands.phase import phase
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Models with at most k features: bounds, plans and certificates.",
+    help="Models with at most k features: bounds, plans and certificates; how many measurements recovery takes.",
 )
 
 
@@ -31,7 +31,6 @@ class Loss(str, Enum):
 
 
 ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -52,10 +51,10 @@ def bound(
     as_json: AsJson = False,
 ) -> None:
     """The tight bound of hard thresholding, and what it means for recovery and for HT-SVRG."""
-    with _errors():
+    with errors():
         facts = _bound_facts(k, K, d, rate)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     from ._text import table
 
@@ -129,7 +128,7 @@ def plan(
 
     Targets of a regression are centred.
     """
-    with _errors():
+    with errors():
         from . import theory
         from ._progress import progress
         from .sources import read_table
@@ -146,7 +145,7 @@ def plan(
                 callback=callback, random_state=seed,
             )  # fmt: skip
     if as_json:
-        _print_json(chosen.to_dict())
+        print_json(chosen.to_dict())
     else:
         print(f"{data.name}: {y.size} rows, {len(table.names)} columns{', standardized' * standardize}")
         print(str(chosen))
@@ -162,28 +161,11 @@ def _labels(y: Any, loss: Loss) -> Any:
     return y - y.mean() if loss in (Loss.squared, Loss.huber) else y
 
 
-# --- what commands share ---------------------------------------------------------------------------------------------
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Bad input ends with one line and exit code 2."""
-    try:
-        yield
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    except MemoryError:
-        print("error: the data do not fit into memory", file=sys.stderr)
-        raise typer.Exit(2) from None
-
-
 def _number(value: float | None) -> str:
     return "" if value is None else "inf" if math.isinf(value) else f"{value:.4f}"
 
 
-def _print_json(facts: dict[str, Any]) -> None:
-    from ._json import jsonable
-
-    print(json.dumps(jsonable(facts), indent=2))
+app.command()(phase)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ __all__ = [*_MODULES, "recover"]
 if TYPE_CHECKING:
     from . import ensembles as ensembles
     from . import operators as operators
+    from . import phase as phase
     from . import signals as signals
     from .recover import recover as recover
 

@@ -1,0 +1,37 @@
+"""The laboratory: how many measurements an algorithm needs, found by trying.
+
+`run` tries an algorithm over a grid of n and K and gives a `Phase`; `minimum_n` looks for the fewest measurements of
+one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_all`, `Ledger`, `Pool` and
+`collect` are the parts for other experiments: trials that depend on their seed alone, in parallel, and a file that
+survives a kill.
+"""
+
+from ._experiment import Experiment
+from ._fit import wilson
+from ._grid import make_grid
+from ._lab import RESULTS, collect, read, run, run_all
+from ._ledger import Ledger
+from ._parallel import Pool
+from ._report import write_report
+from ._result import Curve, MinimumN, Phase
+from ._search import minimum_n
+from ._threshold import donoho_tanner
+
+__all__ = [
+    "RESULTS",
+    "Curve",
+    "Experiment",
+    "Ledger",
+    "MinimumN",
+    "Phase",
+    "Pool",
+    "collect",
+    "donoho_tanner",
+    "make_grid",
+    "minimum_n",
+    "read",
+    "run",
+    "run_all",
+    "wilson",
+    "write_report",
+]

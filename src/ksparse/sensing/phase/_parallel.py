@@ -1,0 +1,146 @@
+"""Work on all cores, results in order."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+BATCH = 0.2  # seconds of work that a worker gets at a time
+AHEAD = 3  # batches a worker that may be under way or wait for an earlier one
+START = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from {} import serve; serve()"
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
+
+
+class Pool:
+    """Processes that start when they are needed and end with the block, or with this process, however it ends.
+
+    They differ from those of the standard library where it matters here: they never run the caller's script again, they
+    are in a session of their own, so that Ctrl-C is for this process alone, and a killed parent leaves none behind, for
+    their input ends with it.  Each has one thread for linear algebra: more would be in the way of the other processes,
+    and would add up in another order, that is to other bits.
+
+    Parameters
+    ----------
+    jobs : int
+        How many; by default as this process may use cores.  With 1 the work is done in this process.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        from joblib import cpu_count
+
+        self.jobs = cpu_count() if jobs is None else jobs
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            worker.communicate()  # closes its pipes, too
+        self._workers.clear()
+
+    def map(self, function: Callable[..., T], items: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+        """``function(*item)`` of every item, in order.  After an error the pool is of no more use."""
+        if self.jobs == 1:
+            from threadpoolctl import threadpool_limits
+
+            with threadpool_limits(1):
+                for item in items:
+                    yield function(*item)
+            return
+        self._start()
+        left, size = iter(items), 1
+        running: deque[Future[Any]] = deque()
+        with ThreadPoolExecutor(self.jobs) as threads:  # a thread a worker, to wait for it
+            try:
+                while True:
+                    while len(running) < AHEAD * self.jobs and (batch := list(islice(left, size))):
+                        running.append(threads.submit(self._ask, function, batch))
+                    if not running:
+                        return
+                    seconds, results = running.popleft().result()
+                    size = max(1, min(2 * size, int(BATCH * len(results) / max(seconds, 1e-9))))
+                    yield from results
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                for worker in self._workers:  # which also ends the threads
+                    worker.kill()
+                raise
+
+    def _start(self) -> None:
+        while len(self._workers) < self.jobs:
+            worker = subprocess.Popen(
+                [sys.executable, "-c", START.format(__name__)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **ONE_THREAD},
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
+            )
+            self._workers.append(worker)
+            self._idle.put(worker)
+            with suppress(BrokenPipeError):
+                _send(worker.stdin, sys.path)
+
+    def _ask(self, function: Callable[..., T], batch: list[tuple[Any, ...]]) -> tuple[float, list[T]]:
+        from joblib import wrap_non_picklable_objects  # takes functions of a script or a notebook along
+
+        work = pickle.dumps(wrap_non_picklable_objects((function, batch), keep_wrapper=False))
+        worker = self._idle.get()
+        try:
+            _send(worker.stdin, work)
+            seconds, results, error = pickle.load(worker.stdout)  # type: ignore[arg-type]
+        except (OSError, EOFError, pickle.UnpicklingError):
+            text = "a worker was ended from outside, perhaps for lack of memory; try with fewer jobs"
+            raise RuntimeError(text) from None
+        finally:
+            self._idle.put(worker)
+        if error is not None:
+            raise error
+        return seconds, results
+
+
+def serve() -> None:
+    """The life of a worker: batches come in, results go out, until the parent is gone."""
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the work prints must not get among the results
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            work = pickle.load(source)
+            begin, results, error = time.monotonic(), [], None
+            try:
+                function, batch = pickle.loads(work)
+                results = [function(*item) for item in batch]
+            except Exception as trouble:
+                error = _portable(trouble)
+            _send(sink, (time.monotonic() - begin, results, error))
+
+
+def _portable(trouble: Exception) -> Exception:
+    """An exception that can be sent: itself if possible."""
+    try:
+        pickle.loads(pickle.dumps(trouble))
+        return trouble
+    except Exception:
+        return RuntimeError(f"{type(trouble).__name__}: {trouble}")
+
+
+def _send(file: Any, message: Any) -> None:
+    pickle.dump(message, file)
+    file.flush()

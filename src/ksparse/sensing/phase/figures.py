@@ -1,0 +1,100 @@
+"""Phase transitions in pictures; they are drawn from counts and try nothing.  Needs the `report` extra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._style import BLACK, CYCLE, ORANGE, new_axes
+from ._result import Phase
+from ._threshold import donoho_tanner
+
+COLORS = "cividis"  # the same to people with and without colour blindness, and ordered in print
+MARKS = "osD^vPX*"
+
+
+def plot_phase(phase: Phase, ax: Any = None) -> Any:
+    """The success rate of every cell in colours, the 50% curve with its standard errors, and Donoho and Tanner's."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    ax = new_axes(ax, (6.2, 4.6))
+    shares = phase.by == "n"
+    columns = np.unique(phase.n)
+    borders = _edges(columns / phase.d if shares else columns)
+    for left, right, n in zip(borders[:-1], borders[1:], columns, strict=True):  # K/n has other borders for every n
+        cells = np.flatnonzero(phase.n == n)
+        cells = cells[np.argsort(phase.K[cells])]
+        heights = _edges((phase.rho if shares else phase.K)[cells])
+        image = ax.pcolormesh([left, right], heights, phase.rate[cells, np.newaxis], cmap=COLORS, vmin=0, vmax=1)
+    border = {"path_effects": [Stroke(linewidth=3, foreground=BLACK), Normal()]}  # seen on dark tiles and on light ones
+    _finish(ax, phase, shares)
+    _draw_curve(ax, phase, shares, color=ORANGE, marker="o", label=f"{phase.label}, 50%", **border)
+    _draw_threshold(ax, phase.d, shares, color="white", **border)
+    ax.figure.colorbar(image, ax=ax, label="success rate").outline.set_visible(False)
+    ax.set_title(_title(phase, with_label=True), fontsize=9)
+    _legend_beneath(ax, 2)
+    return ax
+
+
+def plot_curves(phases: Sequence[Phase], ax: Any = None) -> Any:
+    """The 50% curves of several phases of one grid, and Donoho and Tanner's."""
+    ax = new_axes(ax, (6.2, 4.6))
+    shares = phases[0].by == "n"
+    _finish(ax, phases[0], shares)
+    for i, phase in enumerate(phases):
+        _draw_curve(ax, phase, shares, color=CYCLE[i % len(CYCLE)], marker=MARKS[i % len(MARKS)], label=phase.label)
+    _draw_threshold(ax, phases[0].d, shares, color=BLACK)
+    ax.set_title(f"50% success: {_title(phases[0], with_label=False)}", fontsize=9)
+    _legend_beneath(ax, min(len(phases) + 1, 3))
+    return ax
+
+
+def _draw_curve(ax: Any, phase: Phase, shares: bool, **style: Any) -> None:
+    curve = phase.curve()
+    known = np.isfinite(curve.n) & np.isfinite(curve.K)
+    n, K, error = curve.n[known], curve.K[known], curve.error[known]
+    style |= {"markersize": 4, "linewidth": 1.5, "capsize": 0, "elinewidth": 1, "zorder": 3}
+    if shares:
+        ax.errorbar(n / phase.d, K / n, yerr=error / n, **style)
+    else:
+        ax.errorbar(n, K, xerr=error, **style)
+
+
+def _draw_threshold(ax: Any, d: int, shares: bool, **style: Any) -> None:
+    delta = np.linspace(0, 1, 400)
+    rho = donoho_tanner(delta)
+    x, y = (delta, rho) if shares else (delta * d, rho * delta * d)
+    style |= {"linestyle": "--", "linewidth": 1.5, "label": "ℓ₁, d → ∞ (Donoho–Tanner)"}
+    ax.plot(x, y, scalex=False, scaley=False, **style)
+
+
+def _finish(ax: Any, phase: Phase, shares: bool) -> None:
+    ax.grid(visible=False)
+    if shares:
+        ax.set(xlabel="δ = n/d", ylabel="ρ = K/n", xlim=(0, 1), ylim=(0, min(1.0, 1.1 * float(phase.rho.max()))))
+    else:
+        n, K = _edges(np.unique(phase.n)), _edges(np.unique(phase.K))
+        ax.set(xlabel="n, measurements", ylabel="K, non-zeros", xlim=(n[0], n[-1]), ylim=(K[0], K[-1]))
+
+
+def _legend_beneath(ax: Any, columns: int) -> None:
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=columns, fontsize=8, frameon=False)
+
+
+def _title(phase: Phase, with_label: bool) -> str:
+    s = phase.settings
+    noise = "no noise" if s["noise_db"] is None else f"{s['noise_db']:g} dB"
+    parts = [phase.label] * with_label + [f"{s['ensemble']} matrix", f"{s['signal']} signal", f"d = {phase.d}", noise]
+    return ", ".join(parts).replace("$", r"\$")
+
+
+def _edges(centres: NDArray[Any]) -> NDArray[np.float64]:
+    """Borders half-way between centres."""
+    if centres.size == 1:
+        half = 0.5 if centres.dtype.kind == "i" else 0.02
+        return np.array([centres[0] - half, centres[0] + half])
+    middle = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate([[centres[0] - (middle[0] - centres[0])], middle, [centres[-1] + (centres[-1] - middle[-1])]])
