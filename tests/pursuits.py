@@ -1,0 +1,266 @@
+"""Textbook versions of the recovery algorithms: plain NumPy, every product dense, every fit by lstsq.  Nothing shared
+with the package.
+
+Each takes (A, y, k, ...), real or complex, and returns x.  y of shape (n, p) is a joint problem: rows of x are chosen
+by their norms.  `choose` says what is chosen: `rows`, or `pairs`, columns j and j + d of the real embedding of a
+complex problem (`embed`) together.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from oracle import slope, value
+from scipy import optimize
+
+ENOUGH = 1e-12  # a residual this small beside y is no residual
+
+
+# --- what they share: the largest entries, and least squares on a few columns -----------------------------------------
+def sizes(v):
+    return np.linalg.norm(v.reshape(len(v), -1), axis=1)
+
+
+def rows(v, k):
+    """The k largest entries (or rows), the lower index first among equals, sorted."""
+    return np.sort(np.argsort(-sizes(v), kind="stable")[:k])
+
+
+def pairs(v, k):
+    """Both columns of the k largest pairs."""
+    d = len(v) // 2
+    chosen = rows(np.stack([sizes(v[:d]), sizes(v[d:])], axis=1), k)
+    return np.concatenate([chosen, chosen + d])
+
+
+def embed(A, y):
+    """[Re −Im; Im Re] and [Re; Im]: the real problem whose pairs of columns are the columns of a complex one."""
+    return np.block([[A.real, -A.imag], [A.imag, A.real]]), np.concatenate([y.real, y.imag])
+
+
+def only(v, T):
+    """v on T, zero elsewhere."""
+    out = np.zeros_like(v)
+    out[T] = v[T]
+    return out
+
+
+def fit(A, y, T):
+    """Least squares on the columns T."""
+    x = np.zeros((A.shape[1], *y.shape[1:]), np.result_type(A, y, float))
+    if len(T):
+        x[T] = np.linalg.lstsq(A[:, T], y, rcond=None)[0]
+    return x
+
+
+def small(r, y):
+    return np.linalg.norm(r) <= ENOUGH * np.linalg.norm(y)
+
+
+# --- one step and a threshold -----------------------------------------------------------------------------------------
+def iht(A, y, k, iterations=5000, choose=rows):
+    """Blumensath & Davies, ACHA 27(3), 2009: the unit step."""
+    return pgd(A, y, k, 1.0, iterations, choose)
+
+
+def pgd(A, y, k, step, iterations=5000, choose=rows):
+    """x ← H_k(x + step·Aᴴ(y − Ax)); step = 2/σ₁² is the paper's."""
+    x = fit(A, y, ())
+    for _ in range(iterations):
+        b = x + step * A.conj().T @ (y - A @ x)
+        new = only(b, choose(b, k))
+        if np.linalg.norm(new - x) <= 1e-15 * np.linalg.norm(new):
+            return new
+        x = new
+    return x
+
+
+def niht(A, y, k, iterations=5000, choose=rows, c=0.01, kappa=2.0):
+    """Blumensath & Davies, IEEE J. Sel. Topics Signal Process. 4(2), 2010: the step of the support, shrunk where it
+    changes the support by too much."""
+    x = fit(A, y, ())
+    S = choose(A.conj().T @ y, k)
+    for _ in range(iterations):
+        g = A.conj().T @ (y - A @ x)
+        on = only(g, S)
+        down = np.linalg.norm(A @ on) ** 2
+        if down <= 1e-30 * np.linalg.norm(A) ** 2 * np.linalg.norm(y) ** 2:
+            return x
+        mu = np.linalg.norm(on) ** 2 / down
+        while True:
+            b = x + mu * g
+            T = choose(b, k)
+            new = only(b, T)
+            if set(T) == set(S):
+                break
+            move = new - x
+            if mu <= (1 - c) * np.linalg.norm(move) ** 2 / np.linalg.norm(A @ move) ** 2:
+                break
+            mu /= kappa * (1 - c)
+        if np.linalg.norm(new - x) <= 1e-15 * np.linalg.norm(new):
+            return new
+        x, S = new, T
+    return x
+
+
+# --- a step, a threshold and a fit ------------------------------------------------------------------------------------
+def htp(A, y, k, step=None, iterations=500, choose=rows):
+    """Foucart, SIAM J. Numer. Anal. 49(6), 2011; step=None normalises: μ = ‖g_S‖²/‖A g_S‖², S the k largest of g (on
+    the support g is zero)."""
+    x, S = fit(A, y, ()), None
+    for _ in range(iterations):
+        g = A.conj().T @ (y - A @ x)
+        mu = step
+        if mu is None:
+            on = only(g, choose(g, k))
+            down = np.linalg.norm(A @ on)
+            mu = (np.linalg.norm(on) / down) ** 2 if down > 0 else 1.0
+        T = choose(x + mu * g, k)
+        if S is not None and set(T) == set(S):
+            break
+        x, S = fit(A, y, T), T
+    return x
+
+
+def cosamp(A, y, k, select=2, iterations=500, choose=rows):
+    """Needell & Tropp, ACHA 26(3), 2009: the iterate is the pruned fit; select=1 as Shen & Li print it."""
+    x, r = fit(A, y, ()), y
+    for _ in range(iterations):
+        T = np.union1d(choose(A.conj().T @ r, select * k), np.flatnonzero(sizes(x)))
+        b = fit(A, y, T)
+        new = only(b, choose(b, k))
+        if np.linalg.norm(new - x) <= 1e-13 * np.linalg.norm(new):
+            return new
+        x, r = new, y - A @ new
+        if small(r, y):
+            break
+    return x
+
+
+def subspace_pursuit(A, y, k, iterations=500, choose=rows):
+    """Dai & Milenkovic, IEEE Trans. Inf. Theory 55(5), 2009: until the residual no longer falls."""
+    T = choose(A.conj().T @ y, k)
+    x = fit(A, y, T)
+    for _ in range(iterations):
+        r = y - A @ x
+        u = fit(A, y, np.union1d(T, choose(A.conj().T @ r, k)))
+        T = choose(u, k)
+        new = fit(A, y, T)
+        if np.linalg.norm(y - A @ new) >= np.linalg.norm(r):
+            break
+        x = new
+        if small(y - A @ x, y):
+            break
+    return x
+
+
+def ompr(A, y, k, step=0.7, iterations=2000, choose=rows):
+    """Jain, Tewari & Dhillon, NIPS 2011: one column in, one out, by the size of x + step·g; the start is the k largest
+    of Aᴴy, the end where the objective no longer falls."""
+    S = choose(A.conj().T @ y, k)
+    x = fit(A, y, S)
+    for _ in range(iterations):
+        r = y - A @ x
+        z = x + step * A.conj().T @ r
+        outside = z.copy()
+        outside[S] = 0
+        J = np.union1d(S, choose(outside, 1))
+        S = choose(only(z, J), k)
+        new = fit(A, y, S)
+        if np.linalg.norm(y - A @ new) >= np.linalg.norm(r) * (1 - 1e-12):
+            break
+        x = new
+    return x
+
+
+# --- growing supports -------------------------------------------------------------------------------------------------
+def omp(A, y, k, residual=0.0, choose=rows):
+    """Pati et al., 1993; Tropp, IEEE Trans. Inf. Theory 50(10), 2004; y of several columns: simultaneous OMP, Tropp,
+    Gilbert & Strauss, Signal Processing 86(3), 2006, with Euclidean norms of rows."""
+    S, x, r = np.array([], int), fit(A, y, ()), y
+    for _ in range(k):
+        if np.linalg.norm(r) <= residual or small(r, y):
+            break
+        g = A.conj().T @ r
+        g[S] = 0
+        S = np.union1d(S, choose(g, 1))
+        x = fit(A, y, S)
+        r = y - A @ x
+    return x
+
+
+def romp(A, y, k):
+    """Needell & Vershynin, Found. Comput. Math. 9(3), 2009: of the k largest the comparable ones (within a factor 2)
+    with the most energy, until 2k columns are in; at the end the k largest, refitted."""
+    S, x, r = np.array([], int), fit(A, y, ()), y
+    for _ in range(k):
+        if small(r, y) or len(S) >= 2 * k:
+            break
+        u = sizes(A.conj().T @ r)
+        u[S] = 0
+        J = [j for j in np.argsort(-u, kind="stable")[:k] if u[j] > 0]
+        runs = ([j for j in J[i:] if u[first] <= 2 * u[j]] for i, first in enumerate(J))
+        best = max(runs, key=lambda run: sum(u[j] ** 2 for j in run), default=[])
+        if not best:
+            break
+        S = np.union1d(S, best).astype(int)
+        x = fit(A, y, S)
+        r = y - A @ x
+    return fit(A, y, rows(x, k)) if len(S) > k else x
+
+
+def best_subset(A, y, k):
+    """The truth, by trying all supports."""
+    fits = (fit(A, y, np.array(T)) for T in itertools.combinations(range(A.shape[1]), k))
+    return min(fits, key=lambda x: np.linalg.norm(y - A @ x))
+
+
+# --- other losses -----------------------------------------------------------------------------------------------------
+def objective(A, y, x, loss):
+    return float(np.mean(value(loss, A @ x, y)))
+
+
+def gradient(A, y, x, loss):
+    return A.T @ slope(loss, A @ x, y) / len(y)
+
+
+def refit(A, y, T, loss, start=None):
+    """The minimum over the columns T, by a quasi-Newton method and then Newton steps with differences of gradients."""
+    B, w = A[:, T], np.zeros(len(T)) if start is None else start[T]
+    w = optimize.minimize(lambda w: objective(B, y, w, loss), w, jac=lambda w: gradient(B, y, w, loss), method="BFGS").x
+    for _ in range(5):
+        g, near = gradient(B, y, w, loss), 1e-6 * np.eye(len(T))
+        H = np.stack([gradient(B, y, w + h, loss) - gradient(B, y, w - h, loss) for h in near]) / 2e-6
+        new = w - np.linalg.lstsq(H, g, rcond=None)[0]
+        if np.linalg.norm(gradient(B, y, new, loss)) >= np.linalg.norm(g):
+            break
+        w = new
+    x = np.zeros(A.shape[1])
+    x[T] = w
+    return x
+
+
+def grasp(A, y, k, loss="squared", iterations=100, debias=False):
+    """Bahmani, Raj & Boufounos, JMLR 14, 2013: CoSaMP with gradients; debias=True refits the pruned iterate."""
+    x = np.zeros(A.shape[1])
+    for _ in range(iterations):
+        T = np.union1d(rows(gradient(A, y, x, loss), 2 * k), np.flatnonzero(x))
+        b = refit(A, y, T, loss, x)
+        S = rows(b, k)
+        new = refit(A, y, S, loss, b) if debias else only(b, S)
+        if np.linalg.norm(new - x) <= 1e-10 * np.linalg.norm(new):
+            return new
+        x = new
+    return x
+
+
+def grahtp(A, y, k, step, loss="squared", iterations=500):
+    """Yuan, Li & Zhang, ICML 2014 and JMLR 18, 2018: HTP with gradients; step multiplies ∇F, F the mean loss."""
+    x, S = np.zeros(A.shape[1]), None
+    for _ in range(iterations):
+        T = rows(x - step * gradient(A, y, x, loss), k)
+        if S is not None and set(T) == set(S):
+            break
+        x, S = refit(A, y, T, loss, x), T
+    return x
