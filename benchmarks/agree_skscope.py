@@ -26,7 +26,7 @@ PROBLEMS = {
     "gaussian": {"seed": 1, "n": 120, "d": 256, "K": 8, "noise": 0.02, "loss": "squared"},
     "gaussian, noisy": {"seed": 2, "n": 200, "d": 400, "K": 10, "noise": 0.3, "loss": "squared"},
     "correlated": {"seed": 3, "n": 200, "d": 100, "K": 6, "noise": 0.1, "rho": 0.4, "loss": "squared"},
-    "k too large": {"seed": 4, "n": 400, "d": 60, "K": 5, "k": 8, "noise": 0.1, "loss": "squared"},
+    "k too large": {"seed": 4, "n": 800, "d": 60, "K": 5, "k": 8, "noise": 0.1, "loss": "squared"},
     "logistic": {"seed": 5, "n": 600, "d": 60, "K": 5, "loss": "logistic"},
     "logistic, wide": {"seed": 6, "n": 500, "d": 150, "K": 4, "loss": "logistic"},
 }
