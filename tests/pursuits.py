@@ -155,22 +155,22 @@ def subspace_pursuit(A, y, k, iterations=500, choose=rows):
     return x
 
 
-def ompr(A, y, k, step=0.7, iterations=2000, choose=rows):
-    """Jain, Tewari & Dhillon, NIPS 2011: one column in, one out, by the size of x + step·g; the start is the k largest
-    of Aᴴy, the end where the objective no longer falls."""
+def ompr(A, y, k, step=None, iterations=2000, choose=rows):
+    """Jain, Tewari & Dhillon, NIPS 2011: one column in, one out, by the size of x + step·g, from the k largest of Aᴴy;
+    until the support stays.  step=None is the best one along the column that enters."""
     S = choose(A.conj().T @ y, k)
     x = fit(A, y, S)
     for _ in range(iterations):
-        r = y - A @ x
-        z = x + step * A.conj().T @ r
-        outside = z.copy()
+        g = A.conj().T @ (y - A @ x)
+        outside = g.copy()
         outside[S] = 0
-        J = np.union1d(S, choose(outside, 1))
-        S = choose(only(z, J), k)
-        new = fit(A, y, S)
-        if np.linalg.norm(y - A @ new) >= np.linalg.norm(r) * (1 - 1e-12):
+        j = choose(outside, 1)
+        on = only(g, j)
+        mu = step or (np.linalg.norm(on) / np.linalg.norm(A @ on)) ** 2
+        T = choose(only(x + mu * g, np.union1d(S, j)), k)
+        if set(T) == set(S):
             break
-        x = new
+        x, S = fit(A, y, T), T
     return x
 
 
