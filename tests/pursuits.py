@@ -124,18 +124,20 @@ def htp(A, y, k, step=None, iterations=500, choose=rows):
 
 
 def cosamp(A, y, k, select=2, iterations=500, choose=rows):
-    """Needell & Tropp, ACHA 26(3), 2009: the iterate is the pruned fit; select=1 as Shen & Li print it."""
-    x, r = fit(A, y, ()), y
+    """Needell & Tropp, ACHA 26(3), 2009: the iterate is the pruned fit, and the best one counts; select=1 as Shen & Li
+    print it."""
+    x = best = fit(A, y, ())
     for _ in range(iterations):
-        T = np.union1d(choose(A.conj().T @ r, select * k), np.flatnonzero(sizes(x)))
-        b = fit(A, y, T)
-        new = only(b, choose(b, k))
-        if np.linalg.norm(new - x) <= 1e-13 * np.linalg.norm(new):
-            return new
-        x, r = new, y - A @ new
+        r = y - A @ x
         if small(r, y):
             break
-    return x
+        b = fit(A, y, np.union1d(choose(A.conj().T @ r, select * k), np.flatnonzero(sizes(x))))
+        new = only(b, choose(b, k))
+        best = min(best, new, key=lambda x: np.linalg.norm(y - A @ x))
+        if np.linalg.norm(new - x) <= 1e-13 * np.linalg.norm(new):
+            break
+        x = new
+    return best
 
 
 def subspace_pursuit(A, y, k, iterations=500, choose=rows):
@@ -241,18 +243,17 @@ def refit(A, y, T, loss, start=None):
     return x
 
 
-def grasp(A, y, k, loss="squared", iterations=100, debias=False):
-    """Bahmani, Raj & Boufounos, JMLR 14, 2013: CoSaMP with gradients; debias=True refits the pruned iterate."""
-    x = np.zeros(A.shape[1])
+def grasp(A, y, k, loss="squared", iterations=100):
+    """Bahmani, Raj & Boufounos, JMLR 14, 2013: CoSaMP with gradients; the best iterate counts."""
+    x = best = np.zeros(A.shape[1])
     for _ in range(iterations):
-        T = np.union1d(rows(gradient(A, y, x, loss), 2 * k), np.flatnonzero(x))
-        b = refit(A, y, T, loss, x)
-        S = rows(b, k)
-        new = refit(A, y, S, loss, b) if debias else only(b, S)
+        b = refit(A, y, np.union1d(rows(gradient(A, y, x, loss), 2 * k), np.flatnonzero(x)), loss, x)
+        new = only(b, rows(b, k))
+        best = min(best, new, key=lambda x: objective(A, y, x, loss))
         if np.linalg.norm(new - x) <= 1e-10 * np.linalg.norm(new):
-            return new
+            break
         x = new
-    return x
+    return best
 
 
 def grahtp(A, y, k, step, loss="squared", iterations=500):

@@ -54,9 +54,9 @@ def test_as_skscope(problem, name, solver):
         return
     np.testing.assert_array_equal(result.support, theirs["support"])
     if solver == "grasp":
-        # neither fits what it has pruned: the coefficients are those of the last wide support, which may differ
+        # neither fits what it has pruned; skscope gives the best of its iterates, ours is the last one
         best = minimize(A[:, result.support], y, k, loss=loss, solver=GraHTP()).objective
         assert best <= min(result.objective, theirs["objective"]) * (1 + 1e-9)
-        assert result.objective <= 1.1 * theirs["objective"]
+        assert result.objective <= 1.25 * theirs["objective"]
         return
     np.testing.assert_allclose(result.objective, theirs["objective"], rtol=1e-7)
