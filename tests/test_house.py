@@ -20,7 +20,7 @@ LAYERS = [
     {"solvers"},
     {"_minimize", "_progress"},
     {"_style", "sources", "theory"},
-    {"estimators"},
+    {"estimators", "sensing"},
     {"cli"},
 ]
 FREE = {
@@ -36,6 +36,7 @@ EXTRA = {
     "cli": {"typer"},
     "sources": {"sklearn"},
     "estimators": {"joblib", "sklearn"},
+    "sensing": {"joblib", "pywt", "rich", "sklearn"},
 }  # beside NumPy, SciPy and numba
 
 

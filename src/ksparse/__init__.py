@@ -15,6 +15,7 @@ _HOME = {
     "project_ball": "operators",
     "support": "operators",
     "minimize": "_minimize",
+    "recover": "sensing.recover",
     "Problem": "problem",
     "Result": "result",
     "Status": "result",
@@ -23,6 +24,15 @@ _HOME = {
     "PGD": "solvers",
     "IHT": "solvers",
     "StoIHT": "solvers",
+    "NIHT": "solvers",
+    "HTP": "solvers",
+    "CoSaMP": "solvers",
+    "SubspacePursuit": "solvers",
+    "OMP": "solvers",
+    "ROMP": "solvers",
+    "OMPR": "solvers",
+    "GraSP": "solvers",
+    "GraHTP": "solvers",
     "Exchange": "solvers",
     "JointExchange": "solvers.joint",
     "joint": "solvers.joint",
@@ -35,12 +45,13 @@ _HOME = {
     "support_stability": "estimators",
     "load": "estimators",
 }
-_MODULES = ("losses", "theory")
+_MODULES = ("losses", "sensing", "theory")
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:
     from . import losses as losses
+    from . import sensing as sensing
     from . import theory as theory
     from ._minimize import minimize as minimize
     from .estimators import KSparseClassifier as KSparseClassifier
@@ -57,12 +68,22 @@ if TYPE_CHECKING:
     from .problem import Problem as Problem
     from .result import Result as Result
     from .result import Status as Status
+    from .sensing.recover import recover as recover
+    from .solvers import HTP as HTP
     from .solvers import HTSAGA as HTSAGA
     from .solvers import HTSVRG as HTSVRG
     from .solvers import IHT as IHT
+    from .solvers import NIHT as NIHT
+    from .solvers import OMP as OMP
+    from .solvers import OMPR as OMPR
     from .solvers import PGD as PGD
+    from .solvers import ROMP as ROMP
+    from .solvers import CoSaMP as CoSaMP
     from .solvers import Exchange as Exchange
+    from .solvers import GraHTP as GraHTP
+    from .solvers import GraSP as GraSP
     from .solvers import StoIHT as StoIHT
+    from .solvers import SubspacePursuit as SubspacePursuit
     from .solvers.joint import JointExchange as JointExchange
     from .solvers.joint import joint as joint
 

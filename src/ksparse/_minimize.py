@@ -51,7 +51,8 @@ def minimize(
     loss : str or loss
         "squared", "logistic", "poisson", "huber", "squared_hinge", or an instance such as ``losses.Huber(0.5)``.
     solver : solver or str
-        An instance such as ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht".
+        An instance such as ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange",
+        "grasp", "grahtp"; for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
     l2 : float
         λ, the weight of the ridge.
     radius : float

@@ -58,11 +58,11 @@ def hard_threshold(b: ArrayLike, k: int, *, out: NDArray[Any] | None = None) -> 
     if out is not b:
         with np.errstate(over="ignore"):  # float64 into a float32 `out`
             out[...] = b
-    out[~_largest(magnitude, k)] = 0
+    out[~largest(magnitude, k)] = 0
     return out
 
 
-def _largest(magnitude: NDArray[Any], k: int) -> NDArray[np.bool_]:
+def largest(magnitude: NDArray[Any], k: int) -> NDArray[np.bool_]:
     """A mask of the k largest entries of every row; ties go to the lower index."""
     d = magnitude.shape[-1]
     if k == 0 or k == d:

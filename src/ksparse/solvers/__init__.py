@@ -3,13 +3,55 @@
 `joint` is loaded when it is asked for, so that others do not wait for it.
 """
 
+from .cosamp import CoSaMP
 from .exchange import Exchange
+from .grahtp import GraHTP
+from .grasp import GraSP
+from .htp import HTP
 from .htsaga import HTSAGA
 from .htsvrg import HTSVRG
 from .iht import IHT
+from .niht import NIHT
+from .omp import OMP
+from .ompr import OMPR
 from .pgd import PGD
+from .romp import ROMP
+from .sp import SubspacePursuit
 from .stoiht import StoIHT
 
-SOLVERS = {"ht-svrg": HTSVRG, "ht-saga": HTSAGA, "pgd": PGD, "iht": IHT, "stoiht": StoIHT, "exchange": Exchange}
+SOLVERS = {
+    "ht-svrg": HTSVRG,
+    "ht-saga": HTSAGA,
+    "stoiht": StoIHT,
+    "iht": IHT,
+    "niht": NIHT,
+    "pgd": PGD,
+    "htp": HTP,
+    "cosamp": CoSaMP,
+    "sp": SubspacePursuit,
+    "omp": OMP,
+    "romp": ROMP,
+    "ompr": OMPR,
+    "grasp": GraSP,
+    "grahtp": GraHTP,
+    "exchange": Exchange,
+}
 
-__all__ = ["HTSAGA", "HTSVRG", "IHT", "PGD", "SOLVERS", "Exchange", "StoIHT"]
+__all__ = [
+    "HTP",
+    "HTSAGA",
+    "HTSVRG",
+    "IHT",
+    "NIHT",
+    "OMP",
+    "OMPR",
+    "PGD",
+    "ROMP",
+    "SOLVERS",
+    "CoSaMP",
+    "Exchange",
+    "GraHTP",
+    "GraSP",
+    "StoIHT",
+    "SubspacePursuit",
+]

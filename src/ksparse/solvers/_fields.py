@@ -7,7 +7,7 @@ from typing import Any
 
 from .._validate import check_choice, check_count, check_flag, check_number
 
-COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set")
+COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set", "select", "exchange")
 OPTIONAL = ("m", "working_set")
 
 

@@ -11,13 +11,14 @@ import numpy as np
 from ..problem import Problem, Slots
 from ..result import Record
 from ._fields import check_fields
+from ._pursuit import Point, Steps, System
 from ._run import Clock
 from ._stepsize import divergence_advice
-from .pgd import fixed_descent
+from .pgd import fixed_descent, fixed_step
 
 
 @dataclass(frozen=True)
-class IHT:
+class IHT(Steps):
     r"""Iterative hard thresholding.
 
     .. math:: x^{t+1} = H_k\bigl(x^t + A^\top (y - A x^t)\bigr)
@@ -64,6 +65,9 @@ class IHT:
 
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         return fixed_descent(problem, slots, clock, float(problem.n))
+
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        return fixed_step(system, k, points, float(system.n))
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         message, _ = divergence_advice(problem, k, step)

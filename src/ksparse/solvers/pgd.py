@@ -14,6 +14,17 @@ from ..problem import Problem, Slots, Stage
 from ..result import Record
 from ._fields import check_fields
 from ._look import least_score, scan, settle
+from ._pursuit import (
+    Point,
+    Steps,
+    System,
+    backtrack,
+    gradient_point,
+    magnitudes,
+    remember,
+    steepest_steps,
+    top,
+)  # fmt: skip
 from ._run import Clock, Overflow, Snapshot
 from ._screen import SWAPS, descend, make_screen, project
 from ._stepsize import divergence_advice, inverse
@@ -23,7 +34,7 @@ NO_ROWS = np.empty((0, 1), np.int64)
 
 
 @dataclass(frozen=True)
-class PGD:
+class PGD(Steps):
     r"""Projected gradient descent.
 
     .. math:: x^{t+1} = \Pi_\omega\bigl(H_k(x^t - \eta \nabla F(x^t))\bigr)
@@ -77,6 +88,23 @@ class PGD:
         eta = inverse(problem.top_eigenvalue(clock.check) / problem.n, 2.0) if spectral else float(self.step)
         return fixed_descent(problem, slots, clock, eta)
 
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        if self.step != "auto":
+            eta = inverse(system.steepest, 2.0) if self.step == "spectral" else float(self.step)
+            return fixed_step(system, k, points, eta)
+        slopes = system.slopes(points)
+        steps = steepest_steps(system, points, slopes, top(magnitudes(slopes), k))
+        known = [point.memory is not None for point in points]
+        steps[known] = [point.memory for point in points if point.memory is not None]
+
+        def accept(old: Point, new: Point, eta: float, square: float, bend: float) -> bool:
+            return new.misfit <= old.misfit - ENOUGH * square / (2.0 * eta)
+
+        moved = backtrack(system, k, points, slopes, steps, accept)
+        squares, bends = system.apart(points, moved)
+        longest = np.divide(squares, bends, out=2.0 * steps, where=bends > 0.0)  # Barzilai and Borwein's
+        return remember(moved, np.clip(longest, steps / 10.0, steps * 10.0).tolist())
+
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         return divergence_advice(problem, k, step)
 
@@ -129,6 +157,12 @@ def adaptive_descent(problem: Problem, slots: Slots, clock: Clock) -> Iterator[R
         yield Record(stage.value, gradients, changes, 0.0, eta, change)
         if square > 0.0:
             eta = min(max(square / product if product > 0.0 else 2.0 * eta, eta / 10.0), eta * 10.0)
+
+
+def fixed_step(system: System, k: int, points: list[Point], eta: float) -> list[Point]:
+    """One step of all signals of a system."""
+    slopes, steps = system.slopes(points), np.full(len(points), eta)
+    return system.move(points, slopes, steps, top(magnitudes(gradient_point(points, slopes.copy(), steps)), k))
 
 
 def batch_step(problem: Problem, stage: Stage, slots: Slots, screen: Any, eta: float) -> int:

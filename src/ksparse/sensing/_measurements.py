@@ -1,0 +1,142 @@
+"""What `recover` was given: A and y, checked, and the way back from points to signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from scipy.sparse.linalg import LinearOperator
+
+from .._validate import as_real
+from .linear import Linear, Matrix, squared_norm
+from .operator_system import Operator
+
+Array = NDArray[Any]
+OTHERS = "use 'auto', 'htp', 'cosamp' or 'sp'"
+ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """A and the right-hand sides, (n, p)."""
+
+    A: Any
+    y: Array
+    single: bool  # y was a vector
+    joint: bool
+    split: bool  # A is real and y complex: real and imaginary parts are two outputs with one support
+
+    @classmethod
+    def create(cls, A: Any, y: ArrayLike, joint: bool) -> Measurements:
+        A = _check_matrix(A)
+        n, d = A.shape
+        if n == 0 or d == 0:
+            raise ValueError(f"A must have at least one row and one column, got shape ({n}, {d})")
+        y = _numbers(y, "y")
+        if y.ndim not in (1, 2) or y.shape[0] != n or y.shape[1:] == (0,):
+            raise ValueError(f"y must have shape ({n},) or ({n}, p), a row for each row of A, got shape {y.shape}")
+        if not np.isfinite(y).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+            raise ValueError(f"y must be finite, got {y[at]} at index {at[0] if y.ndim == 1 else at}; remove it first")
+        single = y.ndim == 1
+        if joint and single:
+            raise ValueError("joint=True is for several right-hand sides, got y with one; give y of shape (n, p)")
+        split = y.dtype.kind == "c" and A.dtype.kind != "c"
+        return cls(A, y.reshape(n, -1), single, joint, split)
+
+    @property
+    def n(self) -> int:
+        return self.A.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.A.shape[1]
+
+    def system(self, check: Callable[[], None]) -> Linear:
+        """As signals with outputs: own supports are signals of their own, one support is one signal of many outputs."""
+        y = self.y.T
+        parts = np.stack([y.real, y.imag], axis=1) if self.split else y[:, np.newaxis]  # (p, outputs, n)
+        dtype = np.complex128 if "c" in (self.A.dtype.kind, parts.dtype.kind) else np.float64
+        parts = np.ascontiguousarray(parts, dtype)
+        if self.joint:
+            parts = parts.reshape(1, -1, self.n)
+        kind = Operator if isinstance(self.A, LinearOperator) else Matrix
+        return kind(self.A, parts, check)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers of y one support explains."""
+        return self.n * (self.y.shape[1] if self.joint else 1)
+
+    # --- the way back --------------------------------------------------------------------------------------------
+    def signals(self, x: Array) -> Array:
+        """From (d, signals·outputs) to what the user calls x."""
+        if self.split:
+            x = x[:, 0::2] + 1j * x[:, 1::2]
+        return x[:, 0] if self.single else x
+
+    def supports(self, x: Array) -> Any:
+        if self.single:
+            return np.flatnonzero(x)
+        if self.joint:
+            return np.flatnonzero(np.abs(x).max(axis=1))
+        return [np.flatnonzero(column) for column in x.T]
+
+    def residual_squares(self, rests: list[Array]) -> Any:
+        """‖y − Ax‖² of each right-hand side, from the residuals (outputs, n) of the signals."""
+        rows = np.concatenate(rests)
+        squares = np.array([squared_norm(row) for row in rows])
+        return self.shaped(squares.reshape(-1, 2).sum(axis=1) if self.split else squares)
+
+    def shaped(self, values: Array) -> Any:
+        return float(values[0]) if self.single else values
+
+    # --- what only some algorithms need --------------------------------------------------------------------------
+    def need_real_matrix(self, name: str) -> None:
+        if isinstance(self.A, LinearOperator):
+            raise ValueError(
+                f"algorithm={name!r} reads the entries of A, got a LinearOperator; {OTHERS}, or give A as an array"
+            )
+        if self.A.dtype.kind == "c" or self.split:
+            raise ValueError(f"algorithm={name!r} is for real numbers, got complex ones; {OTHERS}")
+        if self.joint:
+            raise ValueError(f"algorithm={name!r} knows no joint support; {OTHERS}")
+
+    def right_sides(self) -> Iterator[Array]:
+        return iter(np.ascontiguousarray(self.y.T))
+
+    def check_adjoint(self) -> None:
+        from .operators import adjoint_error
+
+        error = adjoint_error(self.A)
+        if not error <= ADJOINT:
+            raise ValueError(
+                f"A's rmatvec is not the adjoint of its matvec: <Au, v> and <u, A*v> differ by {error:.2g} of their "
+                "size; mend rmatvec (conjugate and transpose, with the same scale)"
+            )
+
+
+def _check_matrix(A: Any) -> Any:
+    if isinstance(A, LinearOperator):
+        if A.dtype is None:
+            raise ValueError("A must say its dtype; give LinearOperator(..., dtype=float) or dtype=complex")
+        return A
+    if issparse(A):
+        if A.dtype.kind not in "biufc":
+            raise ValueError(f"A must hold numbers, got dtype {A.dtype}")
+        return A.tocsr().astype(np.complex128 if A.dtype.kind == "c" else np.float64, copy=False)
+    A = _numbers(A, "A")
+    if A.ndim != 2:
+        raise ValueError(f"A must have two dimensions, got shape {A.shape}")
+    return A
+
+
+def _numbers(value: Any, name: str) -> Array:
+    """An array of float64 or complex128."""
+    if np.iscomplexobj(value):
+        return np.asarray(value, np.complex128)
+    return as_real(value, name).astype(np.float64, copy=False)

@@ -1,0 +1,115 @@
+"""An operator as the system that a pursuit runs on: nothing but products, fits by conjugate gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..solvers._pursuit import Columns, Point
+from .linear import Array, Linear, squared_norm
+
+RESOLUTION = 1e-14  # of ‖A*y‖: slopes below it are rounding
+MOST_ROUNDS = 500  # of conjugate gradients
+
+
+class Operator(Linear):
+    """Anything with products: fits by conjugate gradients on the normal equations."""
+
+    def __init__(self, A: Any, y: Array, check: Callable[[], None]) -> None:
+        super().__init__(y, A.shape, check)
+        self.A = A
+        self._scales: dict[int, float] = {}
+
+    def forward(self, supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
+        full = np.zeros((self.d, len(xs), self.y.shape[1]), self.dtype)
+        for i, (columns, x) in enumerate(zip(supports, xs, strict=True)):
+            full[columns, i] = x.T
+        self.products += full.shape[1] * full.shape[2]
+        image = apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1))
+        return np.ascontiguousarray(image.T, self.dtype).reshape(len(xs), -1, self.n)
+
+    def adjoint(self, r: Array) -> Array:
+        image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
+        return np.ascontiguousarray(image.T, self.dtype).reshape(*r.shape[:-1], self.d)
+
+    def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
+        """Conjugate gradients, all signals together, each until its slopes on the support are a `share` of what they
+        were, or nothing but rounding."""
+        runs = self._begin(points, supports)
+        for _ in range(MOST_ROUNDS):
+            active = [run for run in runs if not run.done(share)]
+            if not active:
+                break
+            self.check()
+            images = self.forward([run.columns for run in active], [run.direction for run in active])
+            for run, image in zip(active, images, strict=True):
+                run.move(image)
+            slopes = self._seen(np.stack([run.rest for run in active]))
+            for run, slope in zip(active, slopes, strict=True):
+                run.turn(slope)
+        return [replace(self.point(run.signal, run.columns, run.x, run.rest), slope=run.slope) for run in runs]
+
+    def _begin(self, points: Sequence[Point], supports: Sequence[Columns]) -> list[Rounds]:
+        """From a point's coefficients; where it had others too, its residual is computed anew."""
+        starts = list(points)
+        lost = [i for i, point in enumerate(points) if np.setdiff1d(point.columns, supports[i]).size]
+        if lost:
+            for i, point in zip(lost, self.keep([points[i] for i in lost], [supports[i] for i in lost]), strict=True):
+                starts[i] = point
+        unseen = [i for i, point in enumerate(starts) if point.slope is None]
+        if unseen:
+            for i, slope in zip(unseen, self._seen(np.stack([starts[i].rest for i in unseen])), strict=True):
+                starts[i] = replace(starts[i], slope=slope)
+        return [
+            Rounds(point, columns, point.on(columns), RESOLUTION * self._scale(point))
+            for point, columns in zip(starts, supports, strict=True)
+        ]
+
+    def _scale(self, point: Point) -> float:
+        """The norm of A*y/n."""
+        if point.signal not in self._scales:
+            slope = point.slope if not point.columns.size else self._seen(self.y[point.signal][np.newaxis])[0]
+            self._scales[point.signal] = math.sqrt(squared_norm(slope))
+        return self._scales[point.signal]
+
+
+class Rounds:
+    """Conjugate gradients for one signal: min ‖y − Ax‖ over x on a support, each output by itself."""
+
+    def __init__(self, start: Point, columns: Columns, x: Array, floor: float) -> None:
+        self.signal, self.columns, self.x, self.floor = start.signal, columns, x, floor
+        self.rest, self.slope = start.rest, start.slope
+        self.direction = self.slope[:, columns]
+        self.squares = self.first = row_squares(self.direction)
+
+    def done(self, share: float) -> bool:
+        return bool((self.squares <= np.maximum(share**2 * self.first, self.floor**2)).all())
+
+    def move(self, image: Array) -> None:
+        """As far as the residual falls; the image is that of the direction."""
+        bends = row_squares(image) / image.shape[1]
+        far = np.divide(self.squares, bends, out=np.zeros_like(bends), where=bends > 0.0)[:, np.newaxis]
+        self.x = self.x + far * self.direction
+        self.rest = self.rest - far * image
+
+    def turn(self, slope: Array) -> None:
+        """The next direction, conjugate to those before it."""
+        self.slope, part = slope, slope[:, self.columns]
+        squares = row_squares(part)
+        ratio = np.divide(squares, self.squares, out=np.zeros_like(squares), where=self.squares > 0.0)
+        self.direction = part + ratio[:, np.newaxis] * self.direction
+        self.squares = squares
+
+
+def apply(one: Callable[[Array], Array], many: Callable[[Array], Array], x: Array) -> Array:
+    """An operator's product; the one for a single column is faster where the operator has no other."""
+    return one(x[:, 0])[:, np.newaxis] if x.shape[1] == 1 else many(x)
+
+
+def row_squares(x: Array) -> NDArray[np.float64]:
+    return np.einsum("ij,ij->i", x, x.conj()).real

@@ -1,0 +1,247 @@
+"""`recover`: sparse signals from linear measurements, by any algorithm, for any kind of A."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._progress import progress
+from .._validate import check_choice, check_count, check_flag, check_generator, check_number
+from ..result import Progress, Result, Status
+from ..solvers import SOLVERS
+from ..solvers._pursuit import Point, Steps
+from ..solvers._run import Clock, Solver, ask, history_of
+from . import auto, convex
+from ._measurements import Measurements
+from .linear import Linear
+from .pursue import Watch, as_matrix, pursue, summary
+
+GOAL = 1e-10  # of ‖y‖: a residual below it is rounding
+ALGORITHMS = ("auto", *(name for name in SOLVERS if name != "exchange"), *convex.PROGRAMS)
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery(Result):
+    """The outcome of `recover`: a `Result` that knows more.
+
+    Attributes
+    ----------
+    x : array of shape (d,), of several right-hand sides (d, p); complex if A or y is
+    support : array of int; of several right-hand sides a list of them, unless they share one
+    objective : float or array of shape (p,)
+        ‖y − Ax‖²/(2n).
+    residual : float or array of shape (p,)
+        ‖y − Ax‖.
+    products : int
+        How many vectors all of A or its adjoint was applied to; of a matrix, whose columns can be taken out, that is
+        about the number of passes over it.  0 if the algorithm does not count.
+    algorithm : str
+    statuses : list of Status
+        How the run of each right-hand side ended; ``status`` sums them up.
+    """
+
+    residual: Any = math.nan
+    products: int = 0
+    algorithm: str = ""
+    statuses: tuple[Status, ...] = ()
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.x.shape))
+        size = self.support.size if isinstance(self.support, np.ndarray) else [s.size for s in self.support]
+        sizes = f"{min(size)} to {max(size)}" if isinstance(size, list) else str(size)
+        worst = float(np.max(self.residual))
+        return (
+            f"Recovery({self.algorithm}, {self.status.explain()}; x {shape}, {sizes} non-zeros, residual {worst:.3g}, "
+            f"{self.products} products)"
+        )
+
+
+def recover(
+    A: Any,
+    y: ArrayLike,
+    k: int,
+    *,
+    algorithm: Any = "auto",
+    noise: float | None = None,
+    residual: float | None = None,
+    joint: bool = False,
+    check_adjoint: bool = False,
+    random_state: Any = None,
+    callback: Callable[[Progress], Any] | None = None,
+    max_time: float | None = None,
+    verbose: bool = False,
+) -> Recovery:
+    r"""Recover a signal with at most k non-zeros from linear measurements y = Ax + noise.
+
+    Parameters
+    ----------
+    A : array, sparse matrix or `scipy.sparse.linalg.LinearOperator` of shape (n, d), real or complex
+        Arrays of float64 or complex128 are not copied, whatever their order; an operator is never made a matrix.
+    y : array of shape (n,) or (n, p)
+        One right-hand side or several, which go through A together.
+    k : int
+        How many non-zeros there may be.  For "auto" an upper bound, which may be several times too large.
+    algorithm : str or solver
+        "auto" (see Notes), "htp", "cosamp", "sp" (subspace pursuit), "omp", "romp", "ompr", "iht", "niht", "pgd",
+        "grasp", "grahtp"; the stochastic "ht-svrg", "ht-saga", "stoiht", which need the rows of a real matrix; the
+        convex "bp" (basis pursuit), "lasso" and "dantzig", whose k largest entries are taken.  Or an instance with
+        settings, such as ``CoSaMP(select=1)``.
+    noise : float, optional
+        The standard deviation of the noise in an entry of y (of complex noise: E|e|² is its square).  The residual need
+        not be smaller than noise of this size would be.
+    residual : float, optional
+        Stop once ‖y − Ax‖ is at most this.
+    joint : bool
+        Several right-hand sides have their non-zeros in the same places.
+    check_adjoint : bool
+        Test first that an operator's `rmatvec` is the adjoint of its `matvec`, at the cost of two products.
+    random_state : None, int or Generator
+        For the stochastic algorithms.
+    callback : function of a `Progress`, optional
+        Called after every stage; the run stops if it returns something true.
+    max_time : float, optional
+        Seconds after which the best points so far are returned.
+    verbose : bool
+        Show a line of progress.
+
+    Returns
+    -------
+    Recovery
+        A `Result` with the residual and the number of products.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import recover, sensing
+    >>> A = sensing.ensembles.gaussian(80, 400, random_state=0)
+    >>> x = sensing.signals.gaussian(400, 10, random_state=1)
+    >>> found = recover(A, A @ x, k=30)  # 30 is only a bound: there are 10
+    >>> found.support.size, bool(np.allclose(found.x, x))
+    (10, True)
+    """
+    name, algorithm = _check_algorithm(algorithm)
+    joint, check_adjoint, verbose = (
+        check_flag(joint, "joint"),
+        check_flag(check_adjoint, "check_adjoint"),
+        check_flag(verbose, "verbose"),
+    )
+    noise = None if noise is None else check_number(noise, "noise")
+    residual = None if residual is None else check_number(residual, "residual")
+    max_time = None if max_time is None else check_number(max_time, "max_time", strict=True, infinite=True)
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of one argument, got {callback!r}")
+    rng = check_generator(random_state)
+    given = Measurements.create(A, y, joint)
+    k = check_count(k, "k", high=given.d, high_text="the number of columns of A")
+    if check_adjoint:
+        given.check_adjoint()
+    _warn_if_too_large(k, given.n, name)
+    if name in convex.PROGRAMS or not isinstance(algorithm, (str, Steps)):
+        return _one_by_one(given, k, name, algorithm, noise, rng, callback, max_time, verbose)
+
+    clock = Clock(max_time, 1)
+    system = given.system(clock.check)
+    with progress(verbose, callback) as tell:
+        watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
+        if isinstance(algorithm, str):
+            points, ends = auto.search(system, k, noise, watch)
+        else:
+            points, ends = pursue(algorithm, system, k, watch)
+    return _recovery(given, system, points, ends, watch, name)
+
+
+def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
+    """Its name, and the solver; of "auto" and the convex programs the name again."""
+    if isinstance(algorithm, str):
+        name = check_choice(algorithm, "algorithm", ALGORITHMS)
+        return name, SOLVERS[name]() if name in SOLVERS else name
+    if isinstance(algorithm, type) or not isinstance(algorithm, (Steps, Solver)):
+        known = ", ".join(map(repr, ALGORITHMS))
+        raise ValueError(
+            f"algorithm must be one of {known}, or an instance such as CoSaMP(select=1), got {algorithm!r}"
+        )
+    return next((name for name, cls in SOLVERS.items() if type(algorithm) is cls), type(algorithm).__name__), algorithm
+
+
+def _warn_if_too_large(k: int, n: int, name: str) -> None:
+    if k < n:
+        return
+    why = f"k = {k} is not below the number of measurements, {n}: any {n} columns fit y exactly"
+    remedy = (
+        f"non-zeros are looked for up to {auto.most(k, n)}" if name == "auto" else "give a smaller k, or measure more"
+    )
+    warnings.warn(f"{why}; {remedy}", UserWarning, stacklevel=3)
+
+
+def _goals(given: Measurements, system: Linear, noise: float | None, residual: float | None) -> NDArray[np.float64]:
+    """The misfit at which each signal is done."""
+    size = given.entries
+    norms = np.linalg.norm(system.y.reshape(len(system.y), -1), axis=1)
+    target = np.maximum(GOAL * norms, residual or 0.0)
+    if noise:  # what Gaussian noise stays below with high probability (Cai & Wang, 2011)
+        target = np.maximum(target, noise * math.sqrt(size + 2.0 * math.sqrt(size * math.log(size))))
+    return 0.5 * target**2 / system.n
+
+
+def _teller(tell: Callable[[Any], Any] | None, given: Measurements, system: Linear, clock: Clock) -> Any:
+    """What calls the callback after a stage."""
+    if tell is None:
+        return None
+
+    def after(stage: int, points: list[Point], misfit: float) -> Status | None:
+        x = given.signals(as_matrix(points, given.d, system.dtype))
+        chosen = np.flatnonzero(x if x.ndim == 1 else np.abs(x).max(axis=1))
+        return ask(tell, Progress(stage, misfit, x, 0.0, chosen, system.products, clock.seconds, math.nan))
+
+    return after
+
+
+def _recovery(
+    given: Measurements, system: Linear, points: list[Point], ends: list[Status], watch: Watch, name: str
+) -> Recovery:
+    x = given.signals(as_matrix(points, given.d, system.dtype))
+    squares = given.residual_squares([point.rest for point in points])
+    return Recovery(
+        x, 0.0, given.supports(x), 0.5 * squares / given.n, summary(ends), len(watch.records) - 1,
+        history_of(watch.records), None, np.sqrt(squares), system.products, name, tuple(ends),
+    )  # fmt: skip
+
+
+def _one_by_one(
+    given: Measurements,
+    k: int,
+    name: str,
+    algorithm: Any,
+    noise: float | None,
+    rng: np.random.Generator,
+    callback: Callable[[Progress], Any] | None,
+    max_time: float | None,
+    verbose: bool,
+) -> Recovery:
+    """Algorithms that know one real right-hand side only."""
+    from .._minimize import minimize
+
+    given.need_real_matrix(name)
+    found: list[Result] = []
+    with progress(verbose, callback) as tell:
+        for y in given.right_sides():
+            if name in convex.PROGRAMS:
+                found.append(convex.solve(name, given.A, y, k, noise))
+            else:
+                found.append(
+                    minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)
+                )
+    x = given.signals(np.stack([result.x for result in found], axis=1))
+    rest = given.y - given.A @ (x if x.ndim == 2 else x[:, np.newaxis])
+    squares = given.shaped(np.sum(np.square(rest), axis=0))
+    ends = tuple(result.status for result in found)
+    return Recovery(
+        x, 0.0, given.supports(x), 0.5 * squares / given.n, summary(ends), max(result.n_stages for result in found),
+        found[0].history, None, np.sqrt(squares), 0, name, ends,
+    )  # fmt: skip

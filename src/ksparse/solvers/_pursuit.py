@@ -1,0 +1,231 @@
+"""Pursuits: algorithms that choose columns by the slopes of F and fit on what they chose.
+
+A pursuit knows neither losses nor matrices: it runs on a `System`, one signal or several at once, each of which has a
+misfit F that is to be small.  For `minimize` the system is a problem with any loss (`_refits.py`), for `recover` a
+matrix or an operator, real or complex, with one or many right-hand sides (`sensing/linear.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operators import largest
+from ..problem import Problem, Slots
+from ..result import Record, Status
+from ._run import Clock
+
+Columns = NDArray[np.int64]
+PATIENCE = 20  # steps in a row without a better point, after which a pursuit only goes round in circles
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A signal's support, the coefficients on it, and how well they do."""
+
+    signal: int  # which one of the system's
+    columns: Columns  # in increasing order
+    x: NDArray[Any]  # (outputs, columns); several outputs share a support
+    misfit: float  # F
+    rest: Any  # what the system remembers of the point: the residual, say
+    slope: Any = None  # −∇F, where a fit has found it on the way
+    memory: Any = None  # what the algorithm remembers of the point
+
+    def largest(self, k: int) -> Columns:
+        """The k columns with the largest coefficients."""
+        return self.columns[largest(magnitudes(self.x), min(k, self.columns.size))]
+
+    def on(self, columns: Columns) -> NDArray[Any]:
+        """The coefficients on some columns, zero where there are none."""
+        out = np.zeros((len(self.x), columns.size), self.x.dtype)
+        if self.columns.size:
+            at = np.minimum(np.searchsorted(self.columns, columns), self.columns.size - 1)
+            mine = self.columns[at] == columns
+            out[:, mine] = self.x[:, at[mine]]
+        return out
+
+
+class System(ABC):
+    """Signals with their misfits.  Everything takes and gives lists, one entry a signal, so that work is shared."""
+
+    n: int
+    d: int
+    room: int  # columns that can be told apart: no fit on more of them is unique
+
+    @abstractmethod
+    def slopes(self, points: Sequence[Point]) -> NDArray[Any]:
+        """−∇F at each point on all columns, (points, outputs, d)."""
+
+    @abstractmethod
+    def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
+        """The least misfit on each support.  A fit that goes step by step starts from the point, and may stop when the
+        slopes on the support have fallen to a `share` of what they were."""
+
+    @abstractmethod
+    def keep(self, points: Sequence[Point], supports: Sequence[Columns]) -> list[Point]:
+        """The points with the coefficients outside some of their columns dropped; nothing is fitted."""
+
+    @abstractmethod
+    def move(
+        self, points: Sequence[Point], slopes: NDArray[Any], steps: NDArray[np.float64], supports: Sequence[Columns]
+    ) -> list[Point]:
+        """x + step·slope, on a support each; zero elsewhere."""
+
+    @abstractmethod
+    def bends(
+        self, points: Sequence[Point], slopes: NDArray[Any], supports: Sequence[Columns]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """‖v‖² and v'∇²F v for v = slope on a support."""
+
+    @abstractmethod
+    def apart(self, before: Sequence[Point], after: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """‖Δx‖² and Δx'∇²F Δx between points."""
+
+    @property
+    @abstractmethod
+    def steepest(self) -> float:
+        """The largest eigenvalue of ∇²F, of a system where it is the same everywhere."""
+
+
+class Steps(ABC):
+    """What `recover` asks of an algorithm: a step from points to points; one that it leaves as it is has converged."""
+
+    tol: float
+
+    @abstractmethod
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        """The next point of each signal."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int:
+        """How many steps at most."""
+
+    def settled(self, before: Point, after: Point, first: float) -> bool:
+        """Whether a step changed nothing that matters; `first` is the misfit of the start."""
+        still = np.array_equal(before.columns, after.columns)
+        return still and abs(before.misfit - after.misfit) <= self.tol * max(after.misfit, 1e-30 * first)
+
+
+class Pursuit(Steps):
+    """A solver for `minimize` too, which needs no more than these steps."""
+
+    stop_on_divergence: ClassVar[bool] = True
+    any_loss: ClassVar[bool] = False
+    remedies: ClassVar[dict[str, str]] = {
+        "stalled": "the support goes round in circles; try SubspacePursuit, or a larger k",
+        "stage limit": "allow more iterations",
+    }
+    iterations: int
+
+    @property
+    def limit(self) -> int:
+        return self.iterations
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+        """The stages that `minimize` runs."""
+        from ._refits import Refits
+
+        if problem.positive or problem.radius < math.inf:
+            raise ValueError(f"{self.name} knows no positive=True and no radius; use HTSVRG or PGD for those")
+        if not (self.any_loss or getattr(problem.loss, "quadratic", False)):
+            raise ValueError(f"{self.name} is for loss='squared'; GraSP and GraHTP are for all losses")
+        system = Refits(problem, slots, clock)
+        points = system.start()
+        yield system.record(points[0], points[0])
+        first, best, since = points[0].misfit, points[0].misfit, 0
+        while True:
+            before, points = points, self.advance(system, system.k, points)
+            record = system.record(before[0], points[0])
+            since = 0 if points[0].misfit < best else since + 1
+            best = min(best, points[0].misfit)
+            if self.settled(before[0], points[0], first):
+                message = f"step {system.steps} changed the objective by {record.change:.2g} and the support not at all"
+                record = record._replace(status=Status("converged", message))
+            elif since >= PATIENCE:
+                message = f"no stage of the last {PATIENCE} lowered the objective"
+                record = record._replace(status=Status("stalled", message, self.remedies["stalled"]))
+            yield record
+
+    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
+        return "the iterates left the range of floats", "scale the columns, or give a ridge"
+
+
+# --- small things that pursuits share --------------------------------------------------------------------------------
+def magnitudes(slopes: NDArray[Any]) -> NDArray[np.float64]:
+    """The magnitude of every column: (..., outputs, d) becomes (..., d)."""
+    if slopes.shape[-2] == 1:
+        return np.abs(slopes[..., 0, :])
+    return np.sqrt(np.sum(np.square(slopes.real) + np.square(slopes.imag), axis=-2))
+
+
+def top(scores: NDArray[np.float64], count: int) -> list[Columns]:
+    """The columns of the largest scores of each row; ties go to the lower index."""
+    return [np.flatnonzero(mask) for mask in largest(scores, min(count, scores.shape[-1]))]
+
+
+def gradient_point(points: Sequence[Point], slopes: NDArray[Any], steps: NDArray[np.float64]) -> NDArray[Any]:
+    """x + step·slope on all columns; overwrites the slopes."""
+    slopes *= steps[:, np.newaxis, np.newaxis]
+    for moved, point in zip(slopes, points, strict=True):
+        moved[:, point.columns] += point.x
+    return slopes
+
+
+def steepest_steps(
+    system: System, points: Sequence[Point], slopes: NDArray[Any], supports: Sequence[Columns]
+) -> NDArray[np.float64]:
+    """The step that lowers F most along the slopes on a support: ‖v‖²/v'∇²F v."""
+    squares, bends = system.bends(points, slopes, supports)
+    return np.divide(squares, bends, out=np.zeros_like(squares), where=bends > 0.0)
+
+
+def backtrack(
+    system: System,
+    k: int,
+    points: Sequence[Point],
+    slopes: NDArray[Any],
+    steps: NDArray[np.float64],
+    accept: Callable[[Point, Point, float, float, float], bool],
+) -> list[Point]:
+    """H_k(x + step·slope), each step halved until ``accept(old, new, step, ‖Δx‖², Δx'∇²FΔx)``; halves `steps` in place.
+
+    A point that no step improves stays as it is.
+    """
+    moved, pending = list(points), list(range(len(points)))
+    while pending:
+        some, eta = [points[i] for i in pending], steps[pending]
+        trial = system.move(some, slopes[pending], eta, top(magnitudes(gradient_point(some, slopes[pending], eta)), k))
+        squares, bends = system.apart(some, trial)
+        again = []
+        for i, old, new, step, square, bend in zip(pending, some, trial, eta, squares, bends, strict=True):
+            if accept(old, new, step, square, bend):
+                moved[i] = new
+            elif square > 1e-30 * float(np.sum(np.abs(old.x) ** 2)):
+                again.append(i)
+        pending = again
+        steps[pending] *= 0.5
+    return moved
+
+
+def better(before: Sequence[Point], after: Sequence[Point]) -> list[Point]:
+    """Each new point if its misfit is lower, else the old one."""
+    return [new if new.misfit < old.misfit else old for old, new in zip(before, after, strict=True)]
+
+
+def union(points: Sequence[Point], more: Sequence[Columns]) -> list[Columns]:
+    return [np.union1d(point.columns, columns) for point, columns in zip(points, more, strict=True)]
+
+
+def remember(points: Sequence[Point], memories: Sequence[Any]) -> list[Point]:
+    return [replace(point, memory=memory) for point, memory in zip(points, memories, strict=True)]

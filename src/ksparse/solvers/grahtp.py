@@ -1,0 +1,60 @@
+"""GraHTP: gradient hard thresholding pursuit, for every loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ._fields import check_fields
+from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, steepest_steps, top
+
+
+@dataclass(frozen=True)
+class GraHTP(Pursuit):
+    r"""Gradient hard thresholding pursuit: a gradient step chooses the support, a fit gives the coefficients.
+
+    .. math:: T = \operatorname{supp} H_k(x^t - \eta\nabla F(x^t)), \qquad
+              x^{t+1} = \arg\min_{\operatorname{supp} x \subseteq T} F(x)
+
+    Parameters
+    ----------
+    step : float or "auto"
+        A number multiplies ∇F.  "auto" is the step that lowers F most along the k steepest columns (in its quadratic
+        model at x): :math:`\|g_S\|^2 / g_S^\top\nabla^2 F g_S`, computed anew every time.
+    iterations : int
+        At most so many.
+    tol : float
+        Stop when a step leaves the support as it is and changes F by less than this share.
+
+    References
+    ----------
+    Yuan, Li & Zhang, *Gradient hard thresholding pursuit*, JMLR 18(166), 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import GraHTP, minimize
+    >>> A = np.random.default_rng(0).standard_normal((200, 50))
+    >>> y = np.sign(A[:, 3] - 2 * A[:, 7])
+    >>> minimize(A, y, k=2, loss="logistic", l2=0.01, solver=GraHTP()).support
+    array([3, 7])
+    """
+
+    step: float | str = "auto"
+    iterations: int = 100
+    tol: float = 1e-9
+
+    any_loss: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, steps=("auto",))
+
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        slopes = system.slopes(points)
+        if self.step == "auto":
+            steps = steepest_steps(system, points, slopes, top(magnitudes(slopes), k))
+        else:
+            steps = np.full(len(points), self.step)
+        return system.fit(points, top(magnitudes(gradient_point(points, slopes, steps)), k))

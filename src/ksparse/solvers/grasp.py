@@ -1,0 +1,59 @@
+"""GraSP: gradient support pursuit, for every loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ._fields import check_fields
+from ._pursuit import Point, Pursuit, System, magnitudes, top, union
+
+
+@dataclass(frozen=True)
+class GraSP(Pursuit):
+    r"""Gradient support pursuit: add the steepest columns, fit on all, keep the k largest coefficients.
+
+    .. math:: b = \arg\min\{F(x) : \operatorname{supp} x \subseteq \operatorname{supp} x^t \cup
+              \operatorname{supp} H_{2k}(\nabla F(x^t))\}, \qquad x^{t+1} = H_k(b)
+
+    Parameters
+    ----------
+    select : int
+        How many times k columns are added; fewer where the fit would not be unique.
+    iterations : int
+        At most so many.
+    tol : float
+        Stop when a step leaves the support as it is and changes F by less than this share.
+
+    Notes
+    -----
+    As published there is no fit after the last thresholding: with noise the coefficients are not the best ones of
+    their support.  `GraHTP` and `SubspacePursuit` end with a fit.
+
+    References
+    ----------
+    Bahmani, Raj & Boufounos, *Greedy sparsity-constrained optimization*, JMLR 14, 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import GraSP, minimize
+    >>> A = np.random.default_rng(0).standard_normal((200, 50))
+    >>> y = np.sign(A[:, 3] - 2 * A[:, 7])
+    >>> minimize(A, y, k=2, loss="logistic", l2=0.01, solver=GraSP()).support
+    array([3, 7])
+    """
+
+    select: int = 2
+    iterations: int = 100
+    tol: float = 1e-9
+
+    any_loss: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        count = max(1, min(self.select * k, system.room - k))
+        wide = system.fit(points, union(points, top(magnitudes(system.slopes(points)), count)))
+        return system.keep(wide, [point.largest(k) for point in wide])

@@ -1,0 +1,76 @@
+"""OMPR: orthogonal matching pursuit with replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._fields import check_fields
+from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, steepest_steps, top, union
+
+
+@dataclass(frozen=True)
+class OMPR(Pursuit):
+    r"""Orthogonal matching pursuit with replacement: a support of k columns, of which a few are exchanged a step.
+
+    .. math:: z = x^t + \mu A^*r^t, \qquad J = T^t \cup \{\text{the } l \text{ largest of } |z| \text{ outside}\},
+              \qquad x^{t+1} = \arg\min\{\|y - Ax\| : \operatorname{supp} x \subseteq \operatorname{supp} H_k(z_J)\}
+
+    Parameters
+    ----------
+    exchange : int
+        l, how many columns may enter a step.
+    step : float or "auto"
+        A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n).  "auto" is the step that lowers the residual most along
+        the l columns.
+    iterations : int
+        At most so many.
+    tol : float
+        Stop when a step leaves the support as it is and changes F by less than this share.
+
+    References
+    ----------
+    Jain, Tewari & Dhillon, *Orthogonal matching pursuit with replacement*, NIPS 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import OMPR, minimize
+    >>> A = np.random.default_rng(0).standard_normal((100, 500))
+    >>> minimize(A, A[:, 3] - 2 * A[:, 7], k=2, solver=OMPR()).support
+    array([3, 7])
+    """
+
+    exchange: int = 1
+    step: float | str = "auto"
+    iterations: int = 1000
+    tol: float = 1e-9
+
+    def __post_init__(self) -> None:
+        check_fields(self, steps=("auto",))
+
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        slopes = system.slopes(points)
+        short = [point.columns.size < min(k, system.room) for point in points]
+        if any(short):  # the first support: the k largest correlations
+            return system.fit(points, top(magnitudes(slopes), min(k, system.room)))
+        outside = magnitudes(slopes)
+        for score, point in zip(outside, points, strict=True):
+            score[point.columns] = -1.0
+        more = top(outside, min(self.exchange, system.d - k))
+        steps = np.full(len(points), self.step)
+        if self.step == "auto":
+            steps = steepest_steps(system, points, slopes, more)
+        z = magnitudes(gradient_point(points, slopes, steps))
+        supports = []
+        for joined, score in zip(union(points, more), z, strict=True):
+            [chosen] = top(score[np.newaxis, joined], k)
+            supports.append(joined[chosen])
+        same = [np.array_equal(new, point.columns) for new, point in zip(supports, points, strict=True)]
+        moving = [i for i, stays in enumerate(same) if not stays]
+        fitted = system.fit([points[i] for i in moving], [supports[i] for i in moving])
+        points = list(points)
+        for i, point in zip(moving, fitted, strict=True):
+            points[i] = point
+        return points

@@ -1,0 +1,48 @@
+"""SubspacePursuit: exchange columns through a fit on twice as many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._fields import check_fields
+from ._pursuit import Point, Pursuit, System, better, magnitudes, top, union
+
+
+@dataclass(frozen=True)
+class SubspacePursuit(Pursuit):
+    r"""Subspace pursuit: add k columns by correlation, fit, keep the k largest, fit again, while the residual falls.
+
+    .. math:: U = T^t \cup \operatorname{supp} H_k(A^*r^t), \qquad T = \operatorname{supp} H_k(A_U^+ y), \qquad
+              x^{t+1} = A_T^+ y
+
+    Parameters
+    ----------
+    iterations : int
+        At most so many.
+
+    References
+    ----------
+    Dai & Milenkovic, *Subspace pursuit for compressive sensing signal reconstruction*, IEEE Transactions on
+    Information Theory 55(5), 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ksparse import SubspacePursuit, minimize
+    >>> A = np.random.default_rng(0).standard_normal((100, 500))
+    >>> minimize(A, A[:, 3] - 2 * A[:, 7], k=2, solver=SubspacePursuit()).support
+    array([3, 7])
+    """
+
+    iterations: int = 100
+    tol: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+        # the first time there is nothing to exchange: the k largest correlations
+        count = max(1, min(k, system.room - k))
+        more = top(magnitudes(system.slopes(points)), k if not any(p.columns.size for p in points) else count)
+        wide = system.fit(points, union(points, more))
+        return better(points, system.fit(wide, [point.largest(k) for point in wide]))
