@@ -1,6 +1,6 @@
 """How fast is recovery?  Ratios in one run against plain NumPy and scikit-learn, and of many right-hand sides at once.
 
-    python benchmarks/bench_recovery.py [--small] [--out FILE]
+    python benchmarks/bench_recovery.py [--small] [--signals 100] [--out FILE]
 
 A is n × d Gaussian (2560 × 10240), signals have K = 200 Gaussian entries, no noise; all are told k = K.
 
@@ -179,9 +179,11 @@ def main(arguments=None):
     parser.add_argument(
         "--small", action="store_true", help="n = 256, d = 1024, K = 20, 20 signals: seconds, no verdict"
     )
+    parser.add_argument("--signals", type=int, help="how many at once (100, small: 20)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "recovery.json", help="JSON")
     options = parser.parse_args(arguments)
-    report = measure(256, 1024, 20, 20) if options.small else measure(2560, 10240, 200, 100)
+    sizes = (256, 1024, 20, options.signals or 20) if options.small else (2560, 10240, 200, options.signals or 100)
+    report = measure(*sizes)
     print(f"\none signal, CPU seconds\n{show(report['single'])}\n\nmany signals\n{show(report['many'])}")
     write_whole(options.out, json.dumps({**report, "machine": machine()}, indent=1) + "\n")
     print(f"written to {options.out}")
