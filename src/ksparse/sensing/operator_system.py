@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..solvers._pursuit import Columns, Point
+from ..solvers._pursuit import Point
+from .columns import Columns
 from .linear import Array, Linear, squared_norm
 
 RESOLUTION = 1e-14  # of ‖A*y‖: slopes below it are rounding
@@ -25,7 +26,7 @@ class Operator(Linear):
         self.A = A
         self._scales: dict[int, float] = {}
 
-    def forward(self, supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
+    def forward(self, points: Sequence[Any], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
         full = np.zeros((self.d, len(xs), self.y.shape[1]), self.dtype)
         for i, (columns, x) in enumerate(zip(supports, xs, strict=True)):
             full[columns, i] = x.T
@@ -37,6 +38,9 @@ class Operator(Linear):
         image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
         return np.ascontiguousarray(image.T, self.dtype).reshape(*r.shape[:-1], self.d)
 
+    def gram_times(self, v: Array) -> Array:
+        return self.A.rmatvec(self.A.matvec(v))
+
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
         """Conjugate gradients, all signals together, each until its slopes on the support are a `share` of what they
         were, or nothing but rounding."""
@@ -46,7 +50,7 @@ class Operator(Linear):
             if not active:
                 break
             self.check()
-            images = self.forward([run.columns for run in active], [run.direction for run in active])
+            images = self.forward(active, [run.columns for run in active], [run.direction for run in active])
             for run, image in zip(active, images, strict=True):
                 run.move(image)
             slopes = self._seen(np.stack([run.rest for run in active]))

@@ -59,8 +59,8 @@ class System(ABC):
     room: int  # columns that can be told apart: no fit on more of them is unique
 
     @abstractmethod
-    def slopes(self, points: Sequence[Point]) -> NDArray[Any]:
-        """−∇F at each point on all columns, (points, outputs, d)."""
+    def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> NDArray[Any]:
+        """−∇F at each point on all columns, (points, outputs, d); that the support grows `one_by_one` may be used."""
 
     @abstractmethod
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:

@@ -35,7 +35,7 @@ class Refits(System):
             return [self._point(self.ground.empty_fit())]
         return [self._at(columns, x[np.concatenate([kept, columns])], self.problem.constant(self.slots))]
 
-    def slopes(self, points: Sequence[Point]) -> NDArray[Any]:
+    def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> NDArray[Any]:
         self.ground.check()
         slopes = np.empty((len(points), 1, self.d))
         for slope, point in zip(slopes, points, strict=True):

@@ -47,7 +47,7 @@ class OMP(Pursuit):
         if not growing:
             return points
         some = [points[i] for i in growing]
-        scores = magnitudes(system.slopes(some))
+        scores = magnitudes(system.slopes(some, one_by_one=True))
         for score, point in zip(scores, some, strict=True):
             score[point.columns] = 0.0  # of a fit they are zero but for rounding
         grown = system.fit(some, union(some, [np.array([j]) for j in np.argmax(scores, axis=1)]))

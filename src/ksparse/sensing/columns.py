@@ -1,0 +1,143 @@
+"""Columns of a matrix that a fit works on, and least squares on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
+
+Array = NDArray[Any]
+Columns = NDArray[np.int64]
+SINGULAR = 1e-10  # reciprocal condition of a Gram matrix below which normal equations lose too much
+
+
+class Block:
+    """Some columns of A, as rows: an array or a sparse matrix."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def gram(self) -> Array:
+        """A_T* A_T"""
+        gram = self.rows.conj() @ self.rows.T
+        return gram if isinstance(gram, np.ndarray) else gram.toarray()
+
+    def image(self, x: Array) -> Array:
+        """A_T x of each output."""
+        return x @ self.rows
+
+    def correlate(self, r: Array) -> Array:
+        """A_T* r of each output."""
+        return (self.rows.conj() @ r.T).T
+
+    def dense(self) -> Array:
+        return self.rows if isinstance(self.rows, np.ndarray) else self.rows.toarray()
+
+
+class Products:
+    """Products of columns with each other, as far as one signal's last fits needed them."""
+
+    def __init__(self) -> None:
+        self.columns, self.gram = np.empty(0, np.int64), np.empty((0, 0))
+
+    def of(self, columns: Columns, block: Block) -> Array:
+        """A_T* A_T; most columns of a fit were in the last one."""
+        at = np.searchsorted(self.columns, columns)
+        at[at == self.columns.size] = 0
+        known = self.columns[at] == columns if self.columns.size else np.zeros(columns.size, dtype=bool)
+        if known.all() and columns.size:
+            return self.gram[np.ix_(at, at)]  # what there is of more columns is not given up
+        if 2 * np.count_nonzero(known) < columns.size:
+            gram = block.gram()
+        else:
+            gram = np.empty((columns.size, columns.size), block.rows.dtype)
+            gram[np.ix_(known, known)] = self.gram[np.ix_(at[known], at[known])]
+            gram[~known] = block.rows[~known].conj() @ block.rows.T
+            gram[:, ~known] = gram[~known].conj().T
+        self.columns, self.gram = columns, gram
+        return gram
+
+
+class Kept:
+    """Columns of an array that were asked for before, and their products with each other.
+
+    To read a column of an array whose rows lie together costs a cache line a number, as much as eight columns side by
+    side; and most columns of a fit were in the last one.
+    """
+
+    def __init__(self, A: Array) -> None:
+        self.A = A
+        self.slot: dict[int, int] = {}
+        self.rows = np.empty((0, A.shape[0]), A.dtype)
+        self.products = np.empty((0, 0), A.dtype)
+
+    def block(self, columns: Columns) -> KeptBlock:
+        wanted = columns.tolist()
+        new = [j for j in wanted if j not in self.slot]
+        start, stop = len(self.slot), len(self.slot) + len(new)
+        if stop > len(self.rows):
+            self._make_room(wanted)
+            start, stop = len(self.slot), len(self.slot) + len(new)
+        if new:
+            self.rows[start:stop] = np.take(self.A, new, axis=1).T
+            more = self.rows[start:stop].conj() @ self.rows[:stop].T
+            self.products[start:stop, :stop] = more
+            self.products[:start, start:stop] = more[:, :start].conj().T
+            self.slot |= dict(zip(new, range(start, stop), strict=True))
+        return KeptBlock(self, np.array([self.slot[j] for j in wanted], dtype=np.int64))
+
+    def _make_room(self, wanted: list[int]) -> None:
+        """Forget the columns that are not wanted now; room for as many again."""
+        stay = [j for j in wanted if j in self.slot]
+        old = [self.slot[j] for j in stay]
+        size = max(2 * len(wanted), len(self.rows), 32)
+        rows, products = np.empty((size, self.rows.shape[1]), self.rows.dtype), np.empty((size, size), self.rows.dtype)
+        rows[: len(old)] = self.rows[old]
+        products[: len(old), : len(old)] = self.products[np.ix_(old, old)]
+        self.rows, self.products = rows, products
+        self.slot = dict(zip(stay, range(len(stay)), strict=True))
+
+
+class KeptBlock(Block):
+    """Columns among those that are kept; the others get coefficients of zero, which is faster than to copy these."""
+
+    def __init__(self, kept: Kept, slots: NDArray[np.int64]) -> None:
+        super().__init__(kept.rows[: len(kept.slot)])
+        self.slots = slots
+        self._products = kept.products
+
+    def gram(self) -> Array:
+        return self._products[np.ix_(self.slots, self.slots)]
+
+    def image(self, x: Array) -> Array:
+        full = np.zeros((len(x), len(self.rows)), x.dtype)
+        full[:, self.slots] = x
+        return full @ self.rows
+
+    def correlate(self, r: Array) -> Array:
+        return super().correlate(r)[:, self.slots]
+
+    def dense(self) -> Array:
+        return self.rows[self.slots]
+
+
+def least_squares(block: Block, gram: Array, y: Array, first: Array) -> tuple[Array, Array]:
+    """x (outputs, columns) that minimises ‖y − A_T x‖, and the residual; `first` is A_T* y.
+
+    By normal equations and a correction; where the columns are not independent, the solution of least norm.
+    """
+    if not first.size:
+        return first, y
+    gram = gram.astype(y.dtype, copy=False)
+    potrf, potrs, pocon = get_lapack_funcs(("potrf", "potrs", "pocon"), (gram,))
+    norm = float(np.abs(gram).sum(axis=0).max())
+    factor, info = potrf(gram)
+    if info == 0 and norm > 0.0 and pocon(factor, norm)[0] > SINGULAR:
+        x = potrs(factor, first.T)[0].T
+        x += potrs(factor, block.correlate(y - block.image(x)).T)[0].T  # what squaring the condition has cost
+    else:
+        x = np.linalg.lstsq(block.dense().T, y.T, rcond=None)[0].T
+    x = np.ascontiguousarray(x)
+    return x, y - block.image(x)
