@@ -22,10 +22,11 @@ ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """A and the right-hand sides, (n, p)."""
+    """A and the right-hand sides, (n, p), in units in which their largest entry is about one: squares are safe."""
 
     A: Any
     y: Array
+    unit: float  # a power of two
     single: bool  # y was a vector
     joint: bool
     split: bool  # A is real and y complex: real and imaginary parts are two outputs with one support
@@ -46,7 +47,8 @@ class Measurements:
         if joint and single:
             raise ValueError("joint=True is for several right-hand sides, got y with one; give y of shape (n, p)")
         split = y.dtype.kind == "c" and A.dtype.kind != "c"
-        return cls(A, y.reshape(n, -1), single, joint, split)
+        unit = float(2.0 ** np.frexp(np.abs(y).max())[1]) if y.any() else 1.0
+        return cls(A, y.reshape(n, -1) / unit, unit, single, joint, split)
 
     @property
     def n(self) -> int:
@@ -68,6 +70,12 @@ class Measurements:
         return kind(self.A, parts, check)
 
     @property
+    def square(self) -> float:
+        """What a misfit is to be multiplied with."""
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.square(np.float64(self.unit)))
+
+    @property
     def entries(self) -> int:
         """How many numbers of y one support explains."""
         return self.n * (self.y.shape[1] if self.joint else 1)
@@ -77,6 +85,7 @@ class Measurements:
         """From (d, signals·outputs) to what the user calls x."""
         if self.split:
             x = x[:, 0::2] + 1j * x[:, 1::2]
+        x = x * self.unit
         return x[:, 0] if self.single else x
 
     def supports(self, x: Array) -> Any:
@@ -86,14 +95,17 @@ class Measurements:
             return np.flatnonzero(np.abs(x).max(axis=1))
         return [np.flatnonzero(column) for column in x.T]
 
-    def residual_squares(self, rests: list[Array]) -> Any:
-        """‖y − Ax‖² of each right-hand side, from the residuals (outputs, n) of the signals."""
-        rows = np.concatenate(rests)
-        squares = np.array([squared_norm(row) for row in rows])
-        return self.shaped(squares.reshape(-1, 2).sum(axis=1) if self.split else squares)
+    def residuals(self, rests: list[Array]) -> Any:
+        """‖y − Ax‖ of each right-hand side, from the residuals (outputs, n) of the signals."""
+        squares = np.array([squared_norm(row) for row in np.concatenate(rests)])
+        norms = np.sqrt(squares.reshape(-1, 2).sum(axis=1) if self.split else squares) * self.unit
+        return float(norms[0]) if self.single else norms
 
-    def shaped(self, values: Array) -> Any:
-        return float(values[0]) if self.single else values
+    def objective(self, residuals: Any) -> Any:
+        """‖y − Ax‖²/(2n)"""
+        with np.errstate(over="ignore", under="ignore"):
+            objective = 0.5 * np.square(residuals) / self.n
+        return float(objective) if self.single else objective
 
     # --- what only some algorithms need --------------------------------------------------------------------------
     def need_real_matrix(self, name: str) -> None:

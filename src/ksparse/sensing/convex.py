@@ -74,13 +74,23 @@ PROGRAMS: dict[str, Callable[[Any, Array, float | None], tuple[Array, Status]]] 
 
 def solve(name: str, A: Any, y: Array, k: int, noise: float | None) -> Result:
     """The k largest entries of a program's solution."""
-    start = time.perf_counter()
     if not np.isfinite(A.data if sparse.issparse(A) else A).all():
         raise ValueError("A must be finite, got NaN or infinity; remove or impute it first")
-    x, status = PROGRAMS[name](A, y, noise) if y.any() else (np.zeros(A.shape[1]), Status("converged", "y is zero"))
+    if not y.any():
+        return zero(A.shape[1])
+    start = time.perf_counter()
+    x, status = PROGRAMS[name](A, y, noise)
     x = hard_threshold(x, k)
-    objective = 0.5 * float(np.sum((y - A @ x) ** 2)) / y.size
-    history = history_of([(objective, 0, time.perf_counter() - start, 0, 0.0, math.nan)])
+    return _result(x, 0.5 * float(np.sum((y - A @ x) ** 2)) / y.size, status, time.perf_counter() - start)
+
+
+def zero(d: int) -> Result:
+    """What y = 0 comes from."""
+    return _result(np.zeros(d), 0.0, Status("converged", "y is zero"), 0.0)
+
+
+def _result(x: Array, objective: float, status: Status, seconds: float) -> Result:
+    history = history_of([(objective, 0, seconds, 0, 0.0, math.nan)])
     return Result(x, 0.0, support(x), objective, status, 1, history)
 
 

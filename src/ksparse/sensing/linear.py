@@ -20,6 +20,7 @@ from .columns import Block, Columns, Kept, Products, least_squares
 Array = NDArray[Any]
 TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
 AHEAD = 32  # columns whose products with all others are computed at once, for pursuits that add them one by one
+SMALLEST = 1e-120  # a number whose square is no longer safe
 EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
 
 
@@ -53,9 +54,13 @@ class Linear(System):
         """Nothing chosen; the slopes there, A*y/n, show whether all is finite."""
         none = np.empty(0, np.int64)
         points = [self.point(i, none, np.empty((y.shape[0], 0), self.dtype), y) for i, y in enumerate(self.y)]
-        slopes = self.slopes(points)
+        slopes = self._seen(np.stack([point.rest for point in points]))
         if not np.isfinite(slopes).all():
             raise ValueError(self.explain_infinite())
+        size = float(np.abs(slopes).max()) * self.n
+        if size and not SMALLEST < size < 1.0 / SMALLEST:
+            what = f"the largest entry of A*y is {size:.1g} for y of size 1, and squares leave the range of floats"
+            raise ValueError(f"A has the wrong scale: {what}; divide A by {size:.0e}")
         return [replace(point, slope=slope) for point, slope in zip(points, slopes, strict=True)]
 
     def explain_infinite(self) -> str:
@@ -114,6 +119,15 @@ class Linear(System):
             bends[i] = squared_norm(new.rest - old.rest) / self.n
         return squares, bends
 
+    def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        if not hasattr(self, "_mean_square"):
+            self._mean_square = self.mean_square()
+        return np.full(len(points), self._mean_square / self.n)
+
+    @abstractmethod
+    def mean_square(self) -> float:
+        """The mean squared norm of a column."""
+
     @property
     def steepest(self) -> float:
         """σ₁(A*A)/n, by Lanczos' method."""
@@ -136,6 +150,8 @@ class Linear(System):
         if self.d <= 16:  # Lanczos wants more than a few columns
             return float(np.linalg.eigvalsh(np.array([times(e) for e in np.eye(self.d, dtype=self.dtype)]))[-1])
         start = np.random.default_rng(0).standard_normal(self.d).astype(self.dtype)
+        if not times(start).any():
+            return 0.0
         operator = LinearOperator((self.d, self.d), matvec=times, dtype=self.dtype)
         return float(eigsh(operator, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0].real)
 
@@ -193,6 +209,9 @@ class Matrix(Linear):
         if isinstance(self.A, np.ndarray):
             return (flat.conj() @ self.A).conj().reshape(*r.shape[:-1], self.d)
         return np.ascontiguousarray((self.A.conj().T @ flat.T).T).reshape(*r.shape[:-1], self.d)
+
+    def mean_square(self) -> float:
+        return squared_norm(self.A if isinstance(self.A, np.ndarray) else self.A.data) / self.d
 
     def gram_times(self, v: Array) -> Array:
         return self.adjoint((self.A @ v)[np.newaxis, np.newaxis])[0, 0]
@@ -258,5 +277,5 @@ class Lookahead:
 
 
 def squared_norm(x: Array) -> float:
-    flat = x.reshape(-1)
+    flat = x.ravel(order="K")
     return float(np.vdot(flat, flat).real)

@@ -31,12 +31,28 @@ class Operator(Linear):
         for i, (columns, x) in enumerate(zip(supports, xs, strict=True)):
             full[columns, i] = x.T
         self.products += full.shape[1] * full.shape[2]
-        image = apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1))
-        return np.ascontiguousarray(image.T, self.dtype).reshape(len(xs), -1, self.n)
+        image = self._checked("matvec", apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1)))
+        return np.ascontiguousarray(image.T).reshape(len(xs), -1, self.n)
 
     def adjoint(self, r: Array) -> Array:
-        image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
-        return np.ascontiguousarray(image.T, self.dtype).reshape(*r.shape[:-1], self.d)
+        try:
+            image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
+        except NotImplementedError:
+            raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
+        return np.ascontiguousarray(self._checked("rmatvec", image).T).reshape(*r.shape[:-1], self.d)
+
+    def _checked(self, name: str, image: Array) -> Array:
+        """A product, if it is one of finite numbers of the kind that A says."""
+        if image.dtype.kind == "c" and self.dtype == np.float64:
+            raise ValueError(f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; say dtype=complex")
+        if not np.isfinite(image).all():
+            raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; mend the operator")
+        return image.astype(self.dtype, copy=False)
+
+    def mean_square(self) -> float:
+        """Estimated: for random signs v, ‖Av‖²/d is right on average, and does not vary much."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(1, self.d))
+        return squared_norm(self.forward([None], [np.arange(self.d)], [signs])) / self.d
 
     def gram_times(self, v: Array) -> Array:
         return self.A.rmatvec(self.A.matvec(v))

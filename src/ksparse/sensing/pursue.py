@@ -64,7 +64,7 @@ def pursue(steps: Steps, system: Linear, k: int, watch: Watch) -> tuple[list[Poi
             stopped = watch.stage(now, system.products, changes)
             if stopped is not None:
                 ends = [stopped if end is None else end for end in ends]
-        left = Status("stage limit", f"all {steps.limit} stages done", "allow more iterations, or a larger k")
+        left = Status("stage limit", f"all {steps.limit} stages done", "allow more iterations, or a larger tol")
     except TimeUp:
         left = Status("time limit", f"max_time = {watch.clock.limit:g} s is over", "give more time")
     except KeyboardInterrupt:

@@ -143,10 +143,12 @@ def recover(
         given.check_adjoint()
     _warn_if_too_large(k, given.n, name)
     if name in convex.PROGRAMS or not isinstance(algorithm, (str, Steps)):
+        _refuse_ignored(name, noise=noise, residual=residual, callback=callback, max_time=max_time)
         return _one_by_one(given, k, name, algorithm, noise, rng, callback, max_time, verbose)
 
     clock = Clock(max_time, 1)
     system = given.system(clock.check)
+    noise = None if noise is None else noise / given.unit
     with progress(verbose, callback) as tell:
         watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
         if isinstance(algorithm, str):
@@ -169,6 +171,14 @@ def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
     return next((name for name, cls in SOLVERS.items() if type(algorithm) is cls), type(algorithm).__name__), algorithm
 
 
+def _refuse_ignored(name: str, **settings: Any) -> None:
+    """What an algorithm would silently leave aside is refused."""
+    known = ("noise",) if name in convex.PROGRAMS else ("callback", "max_time")
+    for setting, value in settings.items():
+        if value is not None and setting not in known:
+            raise ValueError(f"algorithm={name!r} has no use for {setting}, got {value!r}; leave it out, or use 'auto'")
+
+
 def _warn_if_too_large(k: int, n: int, name: str) -> None:
     if k < n:
         return
@@ -183,7 +193,7 @@ def _goals(given: Measurements, system: Linear, noise: float | None, residual: f
     """The misfit at which each signal is done."""
     size = given.entries
     norms = np.linalg.norm(system.y.reshape(len(system.y), -1), axis=1)
-    target = np.maximum(GOAL * norms, residual or 0.0)
+    target = np.maximum(GOAL * norms, (residual or 0.0) / given.unit)
     if noise:  # what Gaussian noise stays below with high probability (Cai & Wang, 2011)
         target = np.maximum(target, noise * math.sqrt(size + 2.0 * math.sqrt(size * math.log(size))))
     return 0.5 * target**2 / system.n
@@ -197,7 +207,8 @@ def _teller(tell: Callable[[Any], Any] | None, given: Measurements, system: Line
     def after(stage: int, points: list[Point], misfit: float) -> Status | None:
         x = given.signals(as_matrix(points, given.d, system.dtype))
         chosen = np.flatnonzero(x if x.ndim == 1 else np.abs(x).max(axis=1))
-        return ask(tell, Progress(stage, misfit, x, 0.0, chosen, system.products, clock.seconds, math.nan))
+        objective = misfit * given.square
+        return ask(tell, Progress(stage, objective, x, 0.0, chosen, system.products, clock.seconds, math.nan))
 
     return after
 
@@ -206,10 +217,12 @@ def _recovery(
     given: Measurements, system: Linear, points: list[Point], ends: list[Status], watch: Watch, name: str
 ) -> Recovery:
     x = given.signals(as_matrix(points, given.d, system.dtype))
-    squares = given.residual_squares([point.rest for point in points])
+    residuals = given.residuals([point.rest for point in points])
+    history = history_of(watch.records)
+    history = history._replace(objective=history.objective * given.square)
     return Recovery(
-        x, 0.0, given.supports(x), 0.5 * squares / given.n, summary(ends), len(watch.records) - 1,
-        history_of(watch.records), None, np.sqrt(squares), system.products, name, tuple(ends),
+        x, 0.0, given.supports(x), given.objective(residuals), summary(ends), len(watch.records) - 1, history, None,
+        residuals, system.products, name, tuple(ends),
     )  # fmt: skip
 
 
@@ -232,16 +245,17 @@ def _one_by_one(
     with progress(verbose, callback) as tell:
         for y in given.right_sides():
             if name in convex.PROGRAMS:
-                found.append(convex.solve(name, given.A, y, k, noise))
-            else:
+                found.append(convex.solve(name, given.A, y, k, None if noise is None else noise / given.unit))
+            elif y.any():
                 found.append(
                     minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)
                 )
-    x = given.signals(np.stack([result.x for result in found], axis=1))
-    rest = given.y - given.A @ (x if x.ndim == 2 else x[:, np.newaxis])
-    squares = given.shaped(np.sum(np.square(rest), axis=0))
-    ends = tuple(result.status for result in found)
+            else:
+                found.append(convex.zero(given.d))
+    x = np.stack([result.x for result in found], axis=1)
+    residuals = given.residuals(list((given.y - given.A @ x).T[:, np.newaxis]))
+    x, ends = given.signals(x), tuple(result.status for result in found)
     return Recovery(
-        x, 0.0, given.supports(x), 0.5 * squares / given.n, summary(ends), max(result.n_stages for result in found),
-        found[0].history, None, np.sqrt(squares), 0, name, ends,
+        x, 0.0, given.supports(x), given.objective(residuals), summary(ends), max(result.n_stages for result in found),
+        found[0].history, None, residuals, 0, name, ends,
     )  # fmt: skip

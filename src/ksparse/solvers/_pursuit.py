@@ -87,6 +87,10 @@ class System(ABC):
     def apart(self, before: Sequence[Point], after: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """‖Δx‖² and Δx'∇²F Δx between points."""
 
+    @abstractmethod
+    def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """The mean over all columns of ∂²F/∂x_j² at each point."""
+
     @property
     @abstractmethod
     def steepest(self) -> float:
@@ -143,13 +147,14 @@ class Pursuit(Steps):
         system = Refits(problem, slots, clock)
         points = system.start()
         yield system.record(points[0], points[0])
-        first, best, since = points[0].misfit, points[0].misfit, 0
+        first, best, since = points[0].misfit, points[0], 0
         while True:
             before, points = points, self.advance(system, system.k, points)
-            record = system.record(before[0], points[0])
-            since = 0 if points[0].misfit < best else since + 1
-            best = min(best, points[0].misfit)
-            if self.settled(before[0], points[0], first):
+            since = 0 if points[0].misfit < best.misfit else since + 1
+            best = points[0] if points[0].misfit < best.misfit else best
+            done = self.settled(before[0], points[0], first)
+            record = system.record(before[0], best if done else points[0])
+            if done:
                 message = f"step {system.steps} changed the objective by {record.change:.2g} and the support not at all"
                 record = record._replace(status=Status("converged", message))
             elif since >= PATIENCE:
@@ -216,6 +221,12 @@ def backtrack(
         pending = again
         steps[pending] *= 0.5
     return moved
+
+
+def newton_steps(system: System, points: Sequence[Point]) -> NDArray[np.float64]:
+    """The step that is right for a column of mean curvature by itself: one, if columns have norm one."""
+    curvatures = system.curvatures(points)
+    return np.divide(1.0, curvatures, out=np.ones_like(curvatures), where=curvatures > 0.0)
 
 
 def better(before: Sequence[Point], after: Sequence[Point]) -> list[Point]:

@@ -91,6 +91,13 @@ class Refits(System):
             bends[i] = float(np.sum(turn**2 / weight[used])) / self.problem.n + self.problem.l2 * square
         return squares, bends
 
+    def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        if self.ground.quadratic:
+            return np.full(len(points), float(self.ground.spread.mean()) + self.problem.l2)
+        self.ground.passes += len(points)
+        own = [self.ground.means(point.rest.slope, point.rest.bend)[2].mean() for point in points]
+        return np.array(own) + self.problem.l2
+
     @property
     def steepest(self) -> float:
         return self.problem.top_eigenvalue(self.clock.check) / self.problem.n

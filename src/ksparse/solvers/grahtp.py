@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, steepest_steps, top
+from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, newton_steps, top
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class GraHTP(Pursuit):
     Parameters
     ----------
     step : float or "auto"
-        A number multiplies ∇F.  "auto" is the step that lowers F most along the k steepest columns (in its quadratic
-        model at x): :math:`\|g_S\|^2 / g_S^\top\nabla^2 F g_S`, computed anew every time.
+        A number multiplies ∇F.  "auto" is one over the mean of :math:`\partial^2F/\partial x_j^2` over the columns.
     iterations : int
         At most so many.
     tol : float
@@ -53,8 +52,5 @@ class GraHTP(Pursuit):
 
     def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
         slopes = system.slopes(points)
-        if self.step == "auto":
-            steps = steepest_steps(system, points, slopes, top(magnitudes(slopes), k))
-        else:
-            steps = np.full(len(points), self.step)
+        steps = newton_steps(system, points) if self.step == "auto" else np.full(len(points), self.step)
         return system.fit(points, top(magnitudes(gradient_point(points, slopes, steps)), k))

@@ -18,8 +18,8 @@ class HTP(GraHTP):
     Parameters
     ----------
     step : float or "auto"
-        A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n), so that μ = 1 is step = n.  "auto" lowers the
-        residual most along the k largest entries g_S of g = A*(y − Ax): μ = ‖g_S‖²/‖A g_S‖².
+        A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n), so that μ = 1 is step = n.  "auto" is μ = d/‖A‖_F²,
+        one over the mean squared norm of a column: 1 if they have norm one.
     iterations, tol
         As in `GraHTP`, which is the same for other losses.
 

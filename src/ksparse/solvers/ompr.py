@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, steepest_steps, top, union
+from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, newton_steps, top, union
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class OMPR(Pursuit):
     exchange : int
         l, how many columns may enter a step.
     step : float or "auto"
-        A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n).  "auto" is the step that lowers the residual most along
-        the l columns.
+        As in `HTP`.
     iterations : int
         At most so many.
     tol : float
@@ -59,9 +58,7 @@ class OMPR(Pursuit):
         for score, point in zip(outside, points, strict=True):
             score[point.columns] = -1.0
         more = top(outside, min(self.exchange, system.d - k))
-        steps = np.full(len(points), self.step)
-        if self.step == "auto":
-            steps = steepest_steps(system, points, slopes, more)
+        steps = newton_steps(system, points) if self.step == "auto" else np.full(len(points), self.step)
         z = magnitudes(gradient_point(points, slopes, steps))
         supports = []
         for joined, score in zip(union(points, more), z, strict=True):

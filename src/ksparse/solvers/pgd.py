@@ -94,6 +94,7 @@ class PGD(Steps):
             return fixed_step(system, k, points, eta)
         slopes = system.slopes(points)
         steps = steepest_steps(system, points, slopes, top(magnitudes(slopes), k))
+        steps[steps == 0.0] = 1.0  # no slope, or no curvature: any step will do
         known = [point.memory is not None for point in points]
         steps[known] = [point.memory for point in points if point.memory is not None]
 
