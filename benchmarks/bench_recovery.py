@@ -49,18 +49,16 @@ def fit(A, y, T):
 
 
 def plain_htp(A, y, k):
-    """Foucart's, with the normalised step; until the support stays."""
-    x, T, steps = np.zeros(A.shape[1]), None, 0
+    """Foucart's, with the step of columns of mean norm; until the support stays, or the residual is gone."""
+    x, T, steps, step = np.zeros(A.shape[1]), None, 0, A.shape[1] / np.linalg.norm(A) ** 2
+    r = y
     while True:
-        g = A.T @ (y - A @ x)
-        on = np.zeros_like(x)
-        on[top(g, k)] = g[top(g, k)]
-        down = A @ on
-        new = np.sort(top(x + (on @ on) / (down @ down) * g, k))
+        new = np.sort(top(x + step * (A.T @ r), k))
         if T is not None and np.array_equal(T, new):
             return x, steps
         x, T, steps = fit(A, y, new), new, steps + 1
-        if np.linalg.norm(y - A @ x) <= 1e-10 * np.linalg.norm(y):
+        r = y - A @ x
+        if np.linalg.norm(r) <= 1e-10 * np.linalg.norm(y):
             return x, steps
 
 

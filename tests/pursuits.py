@@ -105,22 +105,23 @@ def niht(A, y, k, iterations=5000, choose=rows, c=0.01, kappa=2.0):
 
 
 # --- a step, a threshold and a fit ------------------------------------------------------------------------------------
+def mean_step(A):
+    """One over the mean squared norm of a column: 1 if they have norm one."""
+    return A.shape[1] / np.linalg.norm(A) ** 2
+
+
 def htp(A, y, k, step=None, iterations=500, choose=rows):
-    """Foucart, SIAM J. Numer. Anal. 49(6), 2011; step=None normalises: μ = ‖g_S‖²/‖A g_S‖², S the k largest of g (on
-    the support g is zero)."""
-    x, S = fit(A, y, ()), None
+    """Foucart, SIAM J. Numer. Anal. 49(6), 2011, until a support comes again; the best iterate counts."""
+    x = best = fit(A, y, ())
+    seen = set()
     for _ in range(iterations):
-        g = A.conj().T @ (y - A @ x)
-        mu = step
-        if mu is None:
-            on = only(g, choose(g, k))
-            down = np.linalg.norm(A @ on)
-            mu = (np.linalg.norm(on) / down) ** 2 if down > 0 else 1.0
-        T = choose(x + mu * g, k)
-        if S is not None and set(T) == set(S):
+        T = choose(x + (step or mean_step(A)) * A.conj().T @ (y - A @ x), k)
+        if tuple(T) in seen:
             break
-        x, S = fit(A, y, T), T
-    return x
+        seen.add(tuple(T))
+        x = fit(A, y, T)
+        best = min(best, x, key=lambda x: np.linalg.norm(y - A @ x))
+    return best
 
 
 def cosamp(A, y, k, select=2, iterations=500, choose=rows):
@@ -159,17 +160,15 @@ def subspace_pursuit(A, y, k, iterations=500, choose=rows):
 
 def ompr(A, y, k, step=None, iterations=2000, choose=rows):
     """Jain, Tewari & Dhillon, NIPS 2011: one column in, one out, by the size of x + step·g, from the k largest of Aᴴy;
-    until the support stays.  step=None is the best one along the column that enters."""
+    until the support stays."""
     S = choose(A.conj().T @ y, k)
     x = fit(A, y, S)
     for _ in range(iterations):
         g = A.conj().T @ (y - A @ x)
         outside = g.copy()
         outside[S] = 0
-        j = choose(outside, 1)
-        on = only(g, j)
-        mu = step or (np.linalg.norm(on) / np.linalg.norm(A @ on)) ** 2
-        T = choose(only(x + mu * g, np.union1d(S, j)), k)
+        z = x + (step or mean_step(A)) * g
+        T = choose(only(z, np.union1d(S, choose(outside, 1))), k)
         if set(T) == set(S):
             break
         x, S = fit(A, y, T), T
