@@ -76,27 +76,30 @@ class Kept:
     def block(self, columns: Columns) -> KeptBlock:
         wanted = columns.tolist()
         new = [j for j in wanted if j not in self.slot]
-        start, stop = len(self.slot), len(self.slot) + len(new)
-        if stop > len(self.rows):
-            self._make_room(wanted)
-            start, stop = len(self.slot), len(self.slot) + len(new)
+        if 4 * len(new) >= len(wanted) or len(self.slot) + len(new) > len(self.rows):
+            self._forget_others(wanted)  # products with them would cost more than they may save
         if new:
-            self.rows[start:stop] = np.take(self.A, new, axis=1).T
-            more = self.rows[start:stop].conj() @ self.rows[:stop].T
-            self.products[start:stop, :stop] = more
-            self.products[:start, start:stop] = more[:, :start].conj().T
+            start, stop = len(self.slot), len(self.slot) + len(new)
+            old, rows = self.rows[:start], self.rows[start:stop]
+            rows[:] = np.take(self.A, new, axis=1).T
             self.slot |= dict(zip(new, range(start, stop), strict=True))
+            self.products[start:stop, start:stop] = rows.conj() @ rows.T  # of an array with itself: half the work
+            across = self.products[start:stop, :start]
+            across[:] = rows.conj() @ old.T
+            self.products[:start, start:stop] = across.conj().T
         return KeptBlock(self, np.array([self.slot[j] for j in wanted], dtype=np.int64))
 
-    def _make_room(self, wanted: list[int]) -> None:
+    def _forget_others(self, wanted: list[int]) -> None:
         """Forget the columns that are not wanted now; room for as many again."""
         stay = [j for j in wanted if j in self.slot]
         old = [self.slot[j] for j in stay]
         size = max(2 * len(wanted), len(self.rows), 32)
-        rows, products = np.empty((size, self.rows.shape[1]), self.rows.dtype), np.empty((size, size), self.rows.dtype)
-        rows[: len(old)] = self.rows[old]
-        products[: len(old), : len(old)] = self.products[np.ix_(old, old)]
-        self.rows, self.products = rows, products
+        rows, products = self.rows[old], self.products[np.ix_(old, old)]
+        if size > len(self.rows):
+            self.rows = np.empty((size, self.rows.shape[1]), self.rows.dtype)
+            self.products = np.empty((size, size), self.rows.dtype)
+        self.rows[: len(old)] = rows
+        self.products[: len(old), : len(old)] = products
         self.slot = dict(zip(stay, range(len(stay)), strict=True))
 
 
