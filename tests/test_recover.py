@@ -28,6 +28,7 @@ from ksparse import (
     minimize,
     recover,
 )
+from ksparse.sensing import ensembles, signals
 
 ALL = ("auto", "iht", "niht", "pgd", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp", "stoiht",
        "ht-svrg", "ht-saga", "bp", "lasso", "dantzig")  # fmt: skip
@@ -253,6 +254,21 @@ def test_k_is_an_upper_bound_for_auto(bound):
     result = recover(A, y, bound)
     np.testing.assert_array_equal(result.support, np.flatnonzero(x))
     np.testing.assert_allclose(result.x, x, atol=1e-10)
+
+
+@pytest.mark.parametrize("ensemble", ensembles.ENSEMBLES)
+def test_auto_recovers_from_every_ensemble(ensemble):
+    A = ensembles.ENSEMBLES[ensemble](100, 256, random_state=0)
+    x = signals.gaussian(256, 10, random_state=1, dtype=A.dtype)
+    result = recover(A, A @ x, 40)
+    np.testing.assert_array_equal(result.support, np.flatnonzero(x))
+    np.testing.assert_allclose(result.x, x, atol=1e-9)
+
+
+def test_a_larger_bound_gives_the_same_answer():
+    for seed in range(5):
+        A, y, _ = problem(n=64, K=12, seed=seed)
+        close(recover(A, y, 24).x, recover(A, y, 48).x)
 
 
 @pytest.mark.parametrize("name", ALL)
