@@ -10,6 +10,7 @@ import oracle
 import pursuits
 import pytest
 from scipy import sparse
+from scipy.optimize import linprog
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from sklearn.linear_model import orthogonal_mp
 
@@ -130,6 +131,27 @@ def test_every_name_recovers(name):
     np.testing.assert_array_equal(result.support, np.flatnonzero(x))
     # the convex ones shrink, stochastic steps end early
     np.testing.assert_allclose(result.x, x, atol=1e-2 if name in (*SAMPLED, "lasso", "dantzig") else 1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:k = 30:UserWarning")
+def test_convex_programs_are_solved():
+    """With all entries kept: by duality, by the conditions of optimality, and beside each other."""
+    A, y, _ = problem(n=20, d=30, K=5, noise=0.5, seed=9)
+    bp = recover(A, y, 30, algorithm="bp").x
+    np.testing.assert_allclose(A @ bp, y, atol=1e-8)
+    dual = linprog(-y, A_ub=np.vstack([A.T, -A.T]), b_ub=np.ones(60), bounds=(None, None))
+    np.testing.assert_allclose(np.abs(bp).sum(), -dual.fun)
+
+    noise = 0.1
+    penalty = noise * np.sqrt(2 * np.log(30)) * np.linalg.norm(A, axis=0).max()
+    lasso = recover(A, y, 30, algorithm="lasso", noise=noise).x
+    slopes = A.T @ (y - A @ lasso)
+    np.testing.assert_allclose(slopes[lasso != 0], penalty * np.sign(lasso[lasso != 0]), rtol=1e-3)
+    assert np.abs(slopes).max() <= penalty * (1 + 1e-3)
+
+    dantzig = recover(A, y, 30, algorithm="dantzig", noise=noise).x
+    assert np.abs(A.T @ (y - A @ dantzig)).max() <= penalty * (1 + 1e-6)
+    assert np.abs(dantzig).sum() <= np.abs(lasso).sum() * (1 + 1e-3)  # the Lasso's x is one of its candidates
 
 
 # --- what A is made of -----------------------------------------------------------------------------------------------
@@ -560,8 +582,9 @@ def test_a_callback_stops():
     np.testing.assert_array_equal(told[-1].x, result.x)
 
 
-def test_products_are_counted():
-    A, y, _ = problem(seed=33)
+@pytest.mark.parametrize("p", [1, 3])
+def test_products_are_counted(p):
+    A, y, _ = problem(signals=p, seed=33)
     calls = [0]
 
     def counted(product):
