@@ -32,6 +32,7 @@ FREE = {
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
+    "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
     "cli": {"typer"},
     "sources": {"sklearn"},

@@ -105,6 +105,7 @@ def test_every_kernel_is_found_in_the_cache_and_gives_the_same_bits():
     assert second == first
 
 
+@pytest.mark.long
 def test_an_edited_loss_gives_new_numbers(tmp_path):
     """Numba alone would go on with the old loss: it looks at the kernel's file only."""
     shutil.copytree(PACKAGE, tmp_path / "ksparse", ignore=shutil.ignore_patterns("__pycache__"))
@@ -181,6 +182,7 @@ def test_the_same_code_runs_without_compilation():
     assert python(code, None) == python(code, None, NUMBA_DISABLE_JIT="1")
 
 
+@pytest.mark.long
 def test_a_damaged_cache_is_mended(tmp_path):
     """Truncated files, or files of another signature under this name, are compiled anew, not believed."""
     code = """

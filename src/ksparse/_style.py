@@ -38,8 +38,8 @@ SETTINGS: Any = {
 }
 
 
-def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6)) -> Any:
-    """The axes to draw on: those given, or new ones in the house style."""
+def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tuple[int, int] = (1, 1)) -> Any:
+    """The axes to draw on: those given, or new ones in the house style (an array, if several panels)."""
     if ax is not None:
         return ax
     try:
@@ -48,7 +48,7 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6)) -> Any:
     except ImportError:
         raise ImportError("figures need matplotlib; pip install 'ksparse[report]' brings it") from None
     with mpl.rc_context(SETTINGS):
-        return Figure(figsize=size, layout="constrained").subplots()
+        return Figure(figsize=size, layout="constrained").subplots(*panels)
 
 
 def as_svg(ax: Any) -> bytes:

@@ -23,6 +23,18 @@ if hasattr(os, "register_at_fork"):  # a forked child has no threads: it must bu
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
+@functools.cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS uses one thread: beside other threads its own would only wait for each other."""
+    return _blas().limit(limits=1, user_api="blas")
+
+
 def ordered_map(function: Callable[[Any], T], items: Sequence[Any]) -> Iterator[T]:
     """Like ``map``, on all cores.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import ensembles as ensembles
     from . import operators as operators
     from . import signals as signals
+    from .recover import recover as recover
 
 
 class _Package(ModuleType):

@@ -10,7 +10,9 @@ from scipy.linalg import get_lapack_funcs
 
 Array = NDArray[Any]
 Columns = NDArray[np.int64]
-SINGULAR = 1e-10  # reciprocal condition of a Gram matrix below which normal equations lose too much
+DELICATE = 1e-3  # reciprocal condition of a Gram matrix below which normal equations want a correction
+ROWS = 16  # are transposed at once: two cache lines of each column
+SINGULAR = 1e-10  # the same, below which they lose too much
 
 
 class Block:
@@ -54,8 +56,11 @@ class Products:
         else:
             gram = np.empty((columns.size, columns.size), block.rows.dtype)
             gram[np.ix_(known, known)] = self.gram[np.ix_(at[known], at[known])]
-            gram[~known] = block.rows[~known].conj() @ block.rows.T
-            gram[:, ~known] = gram[~known].conj().T
+            new = block.rows[~known]
+            across = new.conj() @ block.rows[known].T
+            gram[np.ix_(~known, known)] = across
+            gram[np.ix_(known, ~known)] = across.conj().T
+            gram[np.ix_(~known, ~known)] = new.conj() @ new.T  # of an array with itself: half the work
         self.columns, self.gram = columns, gram
         return gram
 
@@ -83,7 +88,7 @@ class Kept:
             old, rows = self.rows[:start], self.rows[start:stop]
             rows[:] = np.take(self.A, new, axis=1).T
             self.slot |= dict(zip(new, range(start, stop), strict=True))
-            self.products[start:stop, start:stop] = rows.conj() @ rows.T  # of an array with itself: half the work
+            self.products[start:stop, start:stop] = rows.conj() @ rows.T
             across = self.products[start:stop, :start]
             across[:] = rows.conj() @ old.T
             self.products[:start, start:stop] = across.conj().T
@@ -126,6 +131,16 @@ class KeptBlock(Block):
         return self.rows[self.slots]
 
 
+def transposed(A: Array) -> Array:
+    """A's columns as rows that lie together: a copy, some rows at a time, unless A has Fortran's order."""
+    if A.flags.f_contiguous:
+        return A.T
+    out = np.empty(A.shape[::-1], A.dtype)
+    for start in range(0, len(A), ROWS):
+        out[:, start : start + ROWS] = A[start : start + ROWS].T
+    return out
+
+
 def least_squares(block: Block, gram: Array, y: Array, first: Array) -> tuple[Array, Array]:
     """x (outputs, columns) that minimises ‖y − A_T x‖, and the residual; `first` is A_T* y.
 
@@ -137,9 +152,11 @@ def least_squares(block: Block, gram: Array, y: Array, first: Array) -> tuple[Ar
     potrf, potrs, pocon = get_lapack_funcs(("potrf", "potrs", "pocon"), (gram,))
     norm = float(np.abs(gram).sum(axis=0).max())
     factor, info = potrf(gram)
-    if info == 0 and norm > 0.0 and pocon(factor, norm)[0] > SINGULAR:
+    condition = pocon(factor, norm)[0] if info == 0 and norm > 0.0 else 0.0
+    if condition > SINGULAR:
         x = potrs(factor, first.T)[0].T
-        x += potrs(factor, block.correlate(y - block.image(x)).T)[0].T  # what squaring the condition has cost
+        if condition < DELICATE:
+            x += potrs(factor, block.correlate(y - block.image(x)).T)[0].T  # what squaring the condition has cost
     else:
         x = np.linalg.lstsq(block.dense().T, y.T, rcond=None)[0].T
     x = np.ascontiguousarray(x)

@@ -1,4 +1,4 @@
-"""Random sensing matrices, scaled so that columns have norm 1 on average: E‖Ax‖² = ‖x‖².
+"""Random sensing matrices, scaled so that columns have norm 1 on average.
 
 Every ensemble is a function f(n, d, *, random_state) with parameters of its own; the same seed gives the same matrix,
 bit for bit.

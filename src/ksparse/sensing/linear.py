@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._threads import one_blas_thread, ordered_map
 from ..solvers._pursuit import Point, System, top
-from .columns import Block, Columns, Kept, Products, least_squares
+from .columns import Block, Columns, Kept, Products, least_squares, transposed
 
 Array = NDArray[Any]
 TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
@@ -169,7 +170,7 @@ class Matrix(Linear):
         elif len(y) < TRANSPOSE:
             self._kept = [Kept(A) for _ in y]
         else:
-            self._columns = np.ascontiguousarray(A.T)  # no copy if A has Fortran's order
+            self._columns = transposed(A)
             self._products = [Products() for _ in y]
         self._ahead = Lookahead(self)
 
@@ -225,7 +226,11 @@ class Matrix(Linear):
 
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
         self.check()
-        return [self._fit(point.signal, columns) for point, columns in zip(points, supports, strict=True)]
+        pairs = [(point.signal, columns) for point, columns in zip(points, supports, strict=True)]
+        if len(pairs) < TRANSPOSE:
+            return [self._fit(*pair) for pair in pairs]
+        with one_blas_thread():
+            return list(ordered_map(lambda pair: self._fit(*pair), pairs))
 
     def _fit(self, signal: int, columns: Columns) -> Point:
         block = self.block(signal, columns)

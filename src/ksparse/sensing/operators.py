@@ -160,6 +160,32 @@ def _check_rows(rows: Any, shape: tuple[int, ...]) -> NDArray[np.intp]:
     return array.astype(np.intp)
 
 
+def mri_mask(shape: Shape, n: int, *, random_state: Any = None, power: float = 1.0) -> NDArray[np.bool_]:
+    """A random mask of n frequencies, dense in the middle, as scanners sample images: the `rows` of `partial_fourier`.
+
+    A frequency of radius r (1 at the edge) is drawn with a weight of about r^-power, together with its negative, which
+    tells nothing new of a real image but keeps the adjoint's images real.
+
+    Examples
+    --------
+    >>> mask = mri_mask((64, 64), 1000, random_state=0)
+    >>> partial_fourier(None, mask.shape, rows=mask)
+    <1000 of 4096 rows of the DFT of 64×64 signals, scaled by 2.024, complex128>
+    """
+    shape = check_shape(shape, "shape")
+    size = math.prod(shape)
+    n = check_count(n, "n", high=size, high_text=f"the DFT of shape {shape} has no more rows")
+    power = check_number(power, "power")
+    clocks = check_generator(random_state).exponential(size=shape)
+    clocks = np.minimum(clocks, np.roll(np.flip(clocks), 1, axis=range(len(shape))))
+    grids = np.meshgrid(*(2 * np.fft.fftfreq(side) for side in shape), indexing="ij", sparse=True)
+    radius = np.sqrt(sum(grid**2 for grid in grids))
+    clocks *= (radius + 1 / max(shape)) ** power  # who rings first is drawn: sampling by weights, without repetition
+    mask = np.zeros(size, np.bool_)
+    mask[np.argsort(clocks, axis=None, kind="stable")[:n]] = True
+    return mask.reshape(shape)
+
+
 class WaveletSynthesis(LinearOperator):
     """From orthonormal wavelet coefficients to the signal; its adjoint is its inverse.  Made by `wavelet`."""
 

@@ -200,9 +200,12 @@ def ecg(
 def _start(d: Any, K: Any, random_state: Any, dtype: Any) -> tuple[NDArray[Any], NDArray[Any], np.random.Generator]:
     d = check_count(d, "d")
     K = check_count(K, "K", low=0, high=d, high_text="a signal of d entries has no more non-zeros")
-    kind = np.dtype(dtype)
-    if kind.kind not in "fc":
-        raise ValueError(f"dtype must be float or complex, of any precision, got {kind}")
+    try:
+        kind = np.dtype(dtype)
+        if kind.kind not in "fc":
+            raise TypeError
+    except TypeError:
+        raise ValueError(f"dtype must be float or complex, of any precision, got {dtype!r}") from None
     rng = check_generator(random_state)
     return np.zeros(d, kind), rng.choice(d, K, replace=False), rng
 

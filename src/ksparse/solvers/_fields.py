@@ -23,7 +23,7 @@ def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
             value = check_count(value, name, low=0)
         elif name in ("tol", "gain"):
             value = check_number(value, name)
-        elif name == "stop_on_divergence":
+        elif name in ("stop_on_divergence", "refit"):
             value = check_flag(value, name)
         elif name == "output":
             value = check_choice(value, name, ("last", "random"))

@@ -121,6 +121,7 @@ class Pursuit(Steps):
     """A solver for `minimize` too, which needs no more than these steps."""
 
     stop_on_divergence: ClassVar[bool] = True
+    knows_its_end: ClassVar[bool] = True
     any_loss: ClassVar[bool] = False
     remedies: ClassVar[dict[str, str]] = {
         "stalled": "the support goes round in circles; try SubspacePursuit, or a larger k",
@@ -155,7 +156,8 @@ class Pursuit(Steps):
             done = self.settled(before[0], points[0], first)
             record = system.record(before[0], best if done else points[0])
             if done:
-                message = f"step {system.steps} changed the objective by {record.change:.2g} and the support not at all"
+                change = abs(points[0].misfit - before[0].misfit)
+                message = f"step {system.steps} changed the objective by {change:.2g} and the support not at all"
                 record = record._replace(status=Status("converged", message))
             elif since >= PATIENCE:
                 message = f"no stage of the last {PATIENCE} lowered the objective"

@@ -134,7 +134,7 @@ def run(
     records: list[tuple[float, ...]] = []
     status = swap_optimal = None
     gradients = 0
-    rules = Stopping(solver.tol)
+    rules = Stopping(0.0 if getattr(solver, "knows_its_end", False) else solver.tol)
     try:
         for record in solver.iterate(problem, slots, rng, clock):
             stage = len(records)

@@ -20,7 +20,7 @@ class CoSaMP(GraSP):
     select : int
         How many times k columns are added: 2 as published, 1 as Shen & Li print it; fewer where the fit would not be
         unique.
-    iterations, tol
+    refit, iterations, tol
         As in `GraSP`, which is the same for other losses.
 
     References

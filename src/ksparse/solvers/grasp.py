@@ -20,15 +20,13 @@ class GraSP(Pursuit):
     ----------
     select : int
         How many times k columns are added; fewer where the fit would not be unique.
+    refit : bool
+        Fit once more on the k columns that are kept.  As published there is no such fit, and with noise the
+        coefficients are not the best ones of their support.
     iterations : int
         At most so many.
     tol : float
         Stop when a step leaves the support as it is and changes F by less than this share.
-
-    Notes
-    -----
-    As published there is no fit after the last thresholding: with noise the coefficients are not the best ones of
-    their support.  `GraHTP` and `SubspacePursuit` end with a fit.
 
     References
     ----------
@@ -45,6 +43,7 @@ class GraSP(Pursuit):
     """
 
     select: int = 2
+    refit: bool = False
     iterations: int = 100
     tol: float = 1e-9
 
@@ -56,4 +55,5 @@ class GraSP(Pursuit):
     def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
         count = max(1, min(self.select * k, system.room - k))
         wide = system.fit(points, union(points, top(magnitudes(system.slopes(points)), count)))
-        return system.keep(wide, [point.largest(k) for point in wide])
+        supports = [point.largest(k) for point in wide]
+        return system.fit(wide, supports) if self.refit else system.keep(wide, supports)
