@@ -124,16 +124,17 @@ def htp(A, y, k, step=None, iterations=500, choose=rows):
     return best
 
 
-def cosamp(A, y, k, select=2, iterations=500, choose=rows):
-    """Needell & Tropp, ACHA 26(3), 2009: the iterate is the pruned fit, and the best one counts; select=1 as Shen & Li
-    print it."""
+def cosamp(A, y, k, select=2, refit=False, iterations=500, choose=rows):
+    """Needell & Tropp, ACHA 26(3), 2009: the iterate is the pruned fit (refit: fitted again), and the best one
+    counts; select=1 as Shen & Li print it."""
     x = best = fit(A, y, ())
     for _ in range(iterations):
         r = y - A @ x
         if small(r, y):
             break
         b = fit(A, y, np.union1d(choose(A.conj().T @ r, select * k), np.flatnonzero(sizes(x))))
-        new = only(b, choose(b, k))
+        T = choose(b, k)
+        new = fit(A, y, T) if refit else only(b, T)
         best = min(best, new, key=lambda x: np.linalg.norm(y - A @ x))
         if np.linalg.norm(new - x) <= 1e-13 * np.linalg.norm(new):
             break
