@@ -158,9 +158,8 @@ def collect(
                 ledger.append(batch)
                 advance(len(batch))
                 batch, written = [], time.monotonic()
-        ledger.append(
-            batch
-        )  # not after Ctrl-C, which may have come in the middle of `append`: nothing is written twice
+        # not after Ctrl-C, which may have come in the middle of `append`: nothing is written twice
+        ledger.append(batch)
         advance(len(batch))
 
 
