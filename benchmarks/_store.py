@@ -18,19 +18,22 @@ import tempfile
 import time
 from pathlib import Path
 
-ONE_THREAD = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
+LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+ONE_XLA = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "abess", "skscope", "jax")
 QUICK = 0.2  # seconds: a fit below this is timed several times
 FITS = 5
 
 
+def threads(count):
+    """Start this script again with so many threads a library: they read the environment once, when they are loaded."""
+    wanted = {**dict.fromkeys(LIBRARIES, str(count)), **({"XLA_FLAGS": ONE_XLA} if count == 1 else {})}
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        os.execvpe(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
+
+
 def one_thread():
-    """Start this script again with one thread a library: they read the environment once, when they are loaded."""
-    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
-        os.execvpe(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
+    threads(1)
 
 
 def installed(package):

@@ -25,9 +25,12 @@ def benchmarks(monkeypatch):
     import bench_heldout
     import bench_peers
     import bench_planted
+    import bench_recovery
+    import bench_transitions
     import show_peers
 
-    yield {m.__name__: m for m in (_store, _works, bench_heldout, bench_peers, bench_planted, show_peers)}
+    modules = (_store, _works, bench_heldout, bench_peers, bench_planted, bench_recovery, bench_transitions, show_peers)
+    yield {m.__name__: m for m in modules}
     for path in FOLDER.glob("*.py"):
         sys.modules.pop(path.stem, None)
 
@@ -174,3 +177,41 @@ def test_l1_gives_k_features_and_its_refit_is_the_best_on_them(benchmarks):
     best = LinearRegression().fit(5 * X[:, S] + 1, y)
     np.testing.assert_allclose(fit.x[S], best.coef_)
     np.testing.assert_allclose(fit.constant, best.intercept_)
+
+
+def test_speed_of_recovery_is_measured_on_equal_answers(benchmarks, tmp_path, capsys):
+    recovery = benchmarks["bench_recovery"]
+    report = recovery.measure(80, 160, 4, 3)
+    assert [row["algorithm"] for row in report["single"]] == ["htp", "cosamp", "sp", "omp"]
+    assert [row["algorithm"] for row in report["many"]] == ["auto", "htp", "sp"]
+    for row in report["single"] + report["many"]:
+        assert row["apart"] < 1e-9
+        assert row["error"] < 1e-9
+        assert row["ratio"] > 0
+    assert report["checks"][-1]["ok"]
+    assert "MISSED" in capsys.readouterr().out  # so small a problem is all overhead
+    assert "cosamp" in recovery.show(report["single"])
+
+
+def test_transitions_are_walked_to_and_kept(benchmarks, tmp_path):
+    transitions, path = benchmarks["bench_transitions"], tmp_path / "transitions.json"
+    bench = transitions.Bench(benchmarks["_store"].Store(path), 5, map)
+    up = bench.smallest("omp", "gaussian", 2, 2, 4)
+    down = bench.smallest("omp", "gaussian", 2, 2, 60)
+    assert 8 <= up <= down <= 40
+    assert bench.smallest("iht", "gaussian", 26, 26, None) is None
+    again = transitions.Bench(benchmarks["_store"].Store(path), 5, None)  # it could not make a cell
+    assert again.smallest("omp", "gaussian", 2, 2, 4) == up
+    row = bench.noise(2, 60, 30)
+    assert row["oracle"] <= row["sp"] < 0.2
+
+
+@pytest.mark.long
+def test_every_algorithm_needs_as_many_measurements_as_before(benchmarks):
+    """Twenty trials a cell tell less than a hundred: sixteen to either side."""
+    transitions = benchmarks["bench_transitions"]
+    bench = transitions.Bench(benchmarks["_store"].Store(), 20, map)
+    for algorithm, before in transitions.REFERENCE["gaussian", 8].items():
+        assert abs(bench.smallest(algorithm, "gaussian", 8, 8, before) - before) <= 16, algorithm
+    for bound in (2, 4):
+        assert bench.smallest("auto", "gaussian", 16, bound * 16, 60) <= 68

@@ -1,12 +1,48 @@
-"""`recover`'s default: a path of subspace pursuits over growing k."""
+"""`recover`'s default: a path of subspace pursuits, then reweighting; it needs only a bound on the number of non-zeros.
+
+A pursuit that is told too large a k fits noise, and needs more measurements than one that is told K.  So k grows from
+one pursuit to the next, each of which starts where the last one ended, until nothing is left of y.  Where that never
+happens, columns are removed again as long as a criterion improves (`size.py`); and unless the outcome is beyond doubt,
+a more laborious way is tried (`reweight.py`).
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
 from ..result import Status
 from ..solvers._pursuit import Point
-from ..solvers.sp import SubspacePursuit
-from .linear import Linear
-from .pursue import Watch, pursue
+from ..solvers._run import TimeUp
+from ..solvers.sp import exchange
+from .linear import Linear, Matrix
+from .pursue import Watch
+from .reweight import affordable, reweight
+from .size import choose, remove
+
+# All constants were chosen with d = 256, K = 12 to 26, where about 9 of 10 signals are found.
+EXACT = 1e-9  # of ‖y‖: nothing is left, ...
+NEAR = 1e-6  # ... or what is left are small coefficients, or fits that were stopped early
+STEPS = 50  # with the same k at most
+SLOW = 0.9  # a step that leaves more than this of the residual: what is missing is a larger k (a fifth fewer products)
+STILL = 0.99  # the same for the last k
+FACTOR = 1.5  # from k to k; of 100 signals the path alone finds 7 more than with 2, and not fewer than with 1.2
+LOWEST = 64  # the first k is this part of the last
+# Conjugate gradients need as many rounds for few columns as for many, so with an operator the largest k is tried first:
+# 49 products instead of 97 for K = 125, n = 2¹⁴, d = 2¹⁷.
+LEAP = 0.5  # as SLOW; less says that it will not do
+SHARE = 0.3  # of the slopes that a fit by conjugate gradients leaves on the way, ...
+TIDY = 1e-3  # ... where noise is left, ...
+POLISH = 1e-8  # ... and where nothing is
+# A pursuit that found k columns is beyond doubt if there are enough measurements and little is left of ‖y‖².
+ENOUGH = 2.0  # times k log(d/k)
+MANY = 6.0  # instead, for the leap to the largest k
+LITTLE = 0.03
+
+Effort = Callable[[list[Point]], list[Point]]
 
 
 def most(k: int, n: int) -> int:
@@ -14,5 +50,159 @@ def most(k: int, n: int) -> int:
     return min(k, max(1, n // 2))
 
 
-def search(system: Linear, k: int, noise: float | None, watch: Watch) -> tuple[list[Point], list[Status]]:
-    return pursue(SubspacePursuit(), system, most(k, system.n), watch)
+def search(system: Linear, k: int, energy: float | None, watch: Watch) -> tuple[list[Point], list[Status]]:
+    """Every signal's point, and how its run ended; `energy` is that of the noise in a row, if it is known."""
+    run = Search(system, k, energy, watch)
+    try:
+        run.run()
+        left = Status("converged", "no other support is better by the criterion for their size")
+    except TimeUp:
+        left = Status("time limit", f"max_time = {watch.clock.limit:g} s is over", "give more time")
+    except KeyboardInterrupt:
+        left = Status("interrupted", "Ctrl-C")
+    except Stop as stop:
+        [left] = stop.args
+    return run.best, [left if end is None else end for end in run.ends]
+
+
+class Stop(Exception):
+    """The callback wants no more."""
+
+
+class Search:
+    """All signals together; those that are done drop out."""
+
+    def __init__(self, system: Linear, k: int, energy: float | None, watch: Watch) -> None:
+        self.system, self.k, self.energy, self.watch = system, k, energy, watch
+        self.most = most(k, system.n)
+        self.starts = system.start()
+        self.best = list(self.starts)
+        self.worth = [math.inf] * len(self.best)  # by the criterion
+        self.ends: list[Status | None] = [None] * len(self.best)
+        watch.stage(self.best, system.products, 0)
+
+    def run(self) -> None:
+        self._end(self.starts)
+        for effort, enough in self._efforts():
+            points = [start for start in self.starts if self.ends[start.signal] is None]
+            if points:
+                self._judge(effort(points), enough)
+
+    def _efforts(self) -> Iterator[tuple[Effort, float]]:
+        """The ways to look for a support, the cheapest first, and with how many measurements each is to be believed."""
+        if not isinstance(self.system, Matrix):
+            yield partial(self._path, ks=[self.most], still=LEAP), MANY
+        yield partial(self._path, ks=rungs(self.most), still=STILL), ENOUGH
+        if isinstance(self.system, Matrix) and affordable(self.system):
+            yield self._reweight, ENOUGH
+
+    # --- ways to find a support ----------------------------------------------------------------------------------
+    def _path(self, points: list[Point], ks: Sequence[int], still: float) -> list[Point]:
+        """Subspace pursuits for growing k, until nothing is left."""
+        now = list(points)
+        for k in ks:
+            slow = SLOW if k < ks[-1] else still
+            active = [i for i, point in enumerate(now) if not self._exact(point)]
+            for _ in range(STEPS):
+                if not active:
+                    break
+                moved = self._tidied(exchange(self.system, k, [now[i] for i in active], SHARE))
+                going = []
+                for i, point in zip(active, moved, strict=True):
+                    if point.misfit < slow**2 * now[i].misfit and not self._exact(point):
+                        going.append(i)
+                self._stage([now[i] for i in active], moved)
+                for i, point in zip(active, moved, strict=True):
+                    now[i] = point
+                active = going
+        return now
+
+    def _reweight(self, points: list[Point]) -> list[Point]:
+        found = []
+        for point in points:
+            assert isinstance(self.system, Matrix)
+            found += self._tidied([reweight(self.system, point, self.k, self._near)])
+            self._stage([point], found[-1:])
+        return found
+
+    # --- what was found -------------------------------------------------------------------------------------------
+    def _first(self, points: Sequence[Point]) -> list[float]:
+        """The misfits of zero."""
+        return [self.starts[point.signal].misfit for point in points]
+
+    def _near(self, point: Point) -> bool:
+        return point.misfit <= NEAR**2 * self.starts[point.signal].misfit or self._exact(point)
+
+    def _exact(self, point: Point) -> bool:
+        """Whether nothing is left of y; the goal for known noise is not that."""
+        small = EXACT**2 * self.starts[point.signal].misfit
+        return point.misfit <= small or (self.energy is None and self.watch.reached(point))
+
+    def _clear(self, point: Point, enough: float) -> bool:
+        """Whether a support that leaves noise is beyond doubt."""
+        size = point.columns.size
+        needed = enough * size * math.log(self.system.d / size) if size else 0.0
+        little = LITTLE * self.starts[point.signal].misfit
+        return needed <= self.system.n and (point.misfit <= little or self.watch.reached(point))
+
+    def _judge(self, points: list[Point], enough: float) -> None:
+        self._end(points)
+        noisy = [point for point in points if not self._exact(point)]
+        for point in choose(self.system, noisy, self._first(noisy), self.energy, TIDY):
+            i = point.signal
+            if point.memory < self.worth[i]:
+                self.best[i], self.worth[i] = point, point.memory
+            if self._clear(self.best[i], enough):
+                self.ends[i] = Status("converged", f"{self.best[i].columns.size} columns leave nothing but noise")
+
+    def _end(self, points: Sequence[Point]) -> None:
+        for point in points:
+            if self._exact(point):
+                self.best[point.signal] = point
+                self.ends[point.signal] = Status("converged", "the residual is as small as it was to be")
+
+    def _tidied(self, points: list[Point]) -> list[Point]:
+        """The points, those that leave next to nothing on as few columns as do it."""
+        near = [i for i, point in enumerate(points) if self._near(point)]
+        some = [points[i] for i in near]
+        small = self._without(some, [NEAR**2 * first for first in self._first(some)])
+        again = [i for i, point in enumerate(small) if not self._exact(point)]
+        if again:  # a small coefficient was dropped, or is still missing: a precise fit tells it from rounding
+            full = self.system.fit([some[i] for i in again], [some[i].columns for i in again], POLISH)
+            for i, point in zip(again, self._without(full, [0.0] * len(full)), strict=True):
+                small[i] = min(point, small[i], key=lambda point: point.misfit)
+        tidied = list(points)
+        for i, point in zip(near, small, strict=True):
+            tidied[i] = point
+        return tidied
+
+    def _without(self, points: list[Point], floors: Sequence[float]) -> list[Point]:
+        """Without as many columns as can go before the misfit is above its goal, or above a floor."""
+        supports = []
+        for point, first, floor in zip(points, self._first(points), floors, strict=True):
+            goal = max(floor, 4.0 * point.misfit, float(self.watch.goals[point.signal]) if self.energy is None else 0.0)
+            removal = remove(self.system, point, first)
+            size = int(np.argmax(removal.squares <= 2.0 * self.system.n * goal * (1.0 + 1e-9)))
+            supports.append(removal.left(size))
+        return self.system.fit(points, supports, POLISH) if points else []
+
+    def _stage(self, before: Sequence[Point], after: Sequence[Point]) -> None:
+        """Tell of the best points, with those of this stage in their places."""
+        points = list(self.best)
+        for point in after:
+            points[point.signal] = point
+        changes = sum(np.setdiff1d(new.columns, old.columns).size for old, new in zip(before, after, strict=True))
+        stopped = self.watch.stage(points, self.system.products, changes)
+        for point in after:  # until there is something better
+            if math.isinf(self.worth[point.signal]):
+                self.best[point.signal] = point
+        if stopped is not None:
+            raise Stop(stopped)
+
+
+def rungs(most: int) -> list[int]:
+    """The values of k, upwards."""
+    ks = [max(1, most // LOWEST)]
+    while ks[-1] < most:
+        ks.append(min(most, max(ks[-1] + 1, math.ceil(ks[-1] * FACTOR))))
+    return ks

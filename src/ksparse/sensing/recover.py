@@ -152,7 +152,8 @@ def recover(
     with progress(verbose, callback) as tell:
         watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
         if isinstance(algorithm, str):
-            points, ends = auto.search(system, k, noise, watch)
+            energy = noise**2 * given.entries / given.n if noise else None  # of a row
+            points, ends = auto.search(system, k, energy, watch)
         else:
             points, ends = pursue(algorithm, system, k, watch)
     return _recovery(given, system, points, ends, watch, name)

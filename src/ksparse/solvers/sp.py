@@ -41,8 +41,18 @@ class SubspacePursuit(Pursuit):
         check_fields(self)
 
     def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
-        # the first time there is nothing to exchange: the k largest correlations
-        count = max(1, min(k, system.room - k))
-        more = top(magnitudes(system.slopes(points)), k if not any(p.columns.size for p in points) else count)
-        wide = system.fit(points, union(points, more))
-        return better(points, system.fit(wide, [point.largest(k) for point in wide]))
+        return exchange(system, k, points)
+
+
+def exchange(system: System, k: int, points: list[Point], share: float = 0.0) -> list[Point]:
+    """One step, where it makes the misfit smaller; `share` is how much of their slopes fits may leave."""
+    # the first time there is nothing to exchange: the k largest correlations
+    count = max(1, min(k, system.room - k))
+    more = top(magnitudes(system.slopes(points)), k if not any(p.columns.size for p in points) else count)
+    wide = system.fit(points, union(points, more), share)
+    large = [i for i, point in enumerate(wide) if point.columns.size > k]
+    if large:
+        narrow = system.fit([wide[i] for i in large], [wide[i].largest(k) for i in large], share)
+        for i, point in zip(large, narrow, strict=True):
+            wide[i] = point
+    return better(points, wide)
