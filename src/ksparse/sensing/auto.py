@@ -199,7 +199,7 @@ class Search:
         points = list(self.best)
         for point in after:
             points[point.signal] = point
-        changes = sum(np.setdiff1d(new.columns, old.columns).size for old, new in zip(before, after, strict=True))
+        changes = sum(new.entered(old) for old, new in zip(before, after, strict=True))
         stopped = self.watch.stage(points, self.system.products, changes)
         for point in after:  # until there is something better
             if not self.sizes[point.signal].seen:
