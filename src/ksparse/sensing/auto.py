@@ -192,8 +192,9 @@ class Search:
         for point, first, floor in zip(points, self._first(points), floors, strict=True):
             there = self.energy is None and self.watch.reached(point)
             goal = self.watch.goals[point.signal] if there else 4.0 * max(floor, point.misfit)
-            removal = remove(self.system, point, first)
-            size = int(np.argmax(removal.squares <= 2.0 * self.system.n * goal))
+            limit = 2.0 * self.system.n * float(goal)
+            removal = remove(self.system, point, first, limit)
+            size = int(np.argmax(removal.squares <= limit))
             supports.append(removal.left(size))
         return self.system.fit(points, supports, POLISH) if points else []
 
