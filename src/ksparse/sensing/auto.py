@@ -89,6 +89,9 @@ class Search:
 
     def run(self) -> None:
         self._end(self.starts)
+        for start in self.starts:
+            if not start.slope.any():
+                self.ends[start.signal] = Status("converged", "no column correlates with y")
         for effort, enough in self._efforts():
             points = [start for start in self.starts if self.ends[start.signal] is None]
             if points:
