@@ -70,3 +70,23 @@ def numbers_used(call, csr, n, d, k):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return float(done.stdout)
+
+
+def test_a_million_unknowns_without_a_matrix():
+    """Partial Fourier, d = 2²⁰, n = 2¹⁷, K = 1000: to 1e-8, in under 200 products and 400 MB with everything."""
+    code = """
+        import resource
+        import numpy as np
+        from ksparse import recover, sensing
+        A = sensing.operators.partial_fourier(2**17, 2**20, random_state=0)
+        x = sensing.signals.gaussian(2**20, 1000, random_state=1, dtype=complex)
+        found = recover(A, A @ x, 4000)
+        error = np.linalg.norm(found.x - x) / np.linalg.norm(x)
+        print(error, found.support.size, found.products, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    error, size, products, megabytes = map(float, done.stdout.split())
+    assert error < 1e-8
+    assert size == 1000
+    assert products < 200
+    assert megabytes < 400
