@@ -3,7 +3,8 @@
 Every coefficient gets a variance of its own, and x is the mean of the Gaussian with these variances given y = Ax (how
 much noise there is need not be known).  The variances are then what was found: γ = |x|² + the variance that is left.
 Most of them go to zero, and take with them the columns that are not needed [1]_.  That the variance left is each
-column's own, and not one number that is lowered on a schedule, is worth four measurements in sixty.
+column's own, and not one number that is lowered on a schedule, finds 7 of 100 signals more where 83 are found (eight
+settings, K = 16 and 26; for ±1 amplitudes 10, for Gaussian ones 5).
 
 References
 ----------
@@ -26,7 +27,7 @@ from .linear import Matrix, squared_norm
 STEPS = 80  # hardly any signal is found later; 40 are too few for d = 16n
 HASTE = 1.9  # γ's relative change to this power: half the steps; from 2 on it swings
 DAMPING = 0.75  # 1 is the exact rule and needs 1.6 times the steps; 0.5 loses 3 of 100 signals
-WIDE_START = 4.0  # times the variance that would explain y if all columns had it; 0.25 loses 10 of 100 signals
+WIDE_START = 4.0  # times the variance that would explain y if all columns had it; 0.25 loses 2 to 12 of 100 signals
 LATE = 15  # from this step on columns that have become small need not be tried
 SMALL = 1e-4  # of the largest coefficient
 GONE = 1e-8  # of the largest variance: the column takes no part any more; 1e-4 would lose small coefficients
