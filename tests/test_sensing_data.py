@@ -419,7 +419,7 @@ def test_the_package_is_cheap_and_lazy():
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert {"ensembles", "operators", "phase", "recover", "signals"} <= set(dir(ksparse.sensing))
-    importlib.import_module("ksparse.sensing.recover")
-    assert ksparse.sensing.recover is ksparse.recover  # the function, not the module of that name
+    importlib.import_module("ksparse.sensing.recovery")
+    assert ksparse.sensing.recover is ksparse.recover
     with pytest.raises(AttributeError, match="nothing"):
         ksparse.sensing.nothing  # noqa: B018

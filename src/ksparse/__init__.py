@@ -15,7 +15,7 @@ _HOME = {
     "project_ball": "operators",
     "support": "operators",
     "minimize": "_minimize",
-    "recover": "sensing.recover",
+    "recover": "sensing.recovery",
     "Problem": "problem",
     "Result": "result",
     "Status": "result",
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from .problem import Problem as Problem
     from .result import Result as Result
     from .result import Status as Status
-    from .sensing.recover import recover as recover
+    from .sensing.recovery import recover as recover
     from .solvers import HTP as HTP
     from .solvers import HTSAGA as HTSAGA
     from .solvers import HTSVRG as HTSVRG

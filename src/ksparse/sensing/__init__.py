@@ -7,8 +7,6 @@ measurements are needed.  Each is loaded when it is first used.
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 _MODULES = ("ensembles", "operators", "phase", "signals")
@@ -20,27 +18,14 @@ if TYPE_CHECKING:
     from . import operators as operators
     from . import phase as phase
     from . import signals as signals
-    from .recover import recover as recover
-
-
-class _Package(ModuleType):
-    """`recover` stays the function: the import of the module of that name would bind the name to the module."""
-
-    @property
-    def recover(self) -> Any:
-        return importlib.import_module(".recover", __name__).recover
-
-    @recover.setter
-    def recover(self, module: ModuleType) -> None:
-        pass
-
-
-sys.modules[__name__].__class__ = _Package
+    from .recovery import recover as recover
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
+    if name == "recover":
+        return importlib.import_module(".recovery", __name__).recover
     raise AttributeError(f"module 'ksparse.sensing' has no attribute {name!r}")
 
 

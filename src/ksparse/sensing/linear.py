@@ -22,6 +22,7 @@ Array = NDArray[Any]
 TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
 SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
 TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
+SAMPLE = 256  # rows are enough to know how long columns are
 AHEAD = 32  # columns whose products with all others are computed at once, for pursuits that add them one by one
 SMALLEST = 1e-120  # a number whose square is no longer safe
 EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
@@ -214,7 +215,10 @@ class Matrix(Linear):
         return np.ascontiguousarray((self.A.conj().T @ flat.T).T).reshape(*r.shape[:-1], self.d)
 
     def mean_square(self) -> float:
-        return squared_norm(self.A if isinstance(self.A, np.ndarray) else self.A.data) / self.d
+        if not isinstance(self.A, np.ndarray):
+            return squared_norm(self.A.data) / self.d
+        some = self.A[:: max(1, self.n // SAMPLE)]  # all rows would cost a pass
+        return squared_norm(some) / self.d * (self.n / len(some))
 
     def gram_times(self, v: Array) -> Array:
         return self.adjoint((self.A @ v)[np.newaxis, np.newaxis])[0, 0]

@@ -19,7 +19,7 @@ class HTP(GraHTP):
     ----------
     step : float or "auto"
         A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n), so that μ = 1 is step = n.  "auto" is μ = d/‖A‖_F²,
-        one over the mean squared norm of a column: 1 if they have norm one.
+        one over the mean squared norm of a column (of large matrices, from some of the rows): 1 if it is one.
     iterations, tol
         As in `GraHTP`, which is the same for other losses.
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..._validate import check_choice, check_count, check_number
 from ...solvers import SOLVERS
 from ..ensembles import ENSEMBLES
-from ..recover import ALGORITHMS, recover
+from ..recovery import ALGORITHMS, recover
 from ..signals import SIGNALS
 
 OUTCOME = ("K", "n", "trial", "error", "success")  # behind the settings in a record
