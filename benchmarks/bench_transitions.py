@@ -44,7 +44,9 @@ REFERENCE = {
     ("gaussian", 8): {"iht": 140, "pgd": 92, "omp": 52, "niht": 52, "htp": 48, "cosamp": 44, "sp": 48, "bp": 48},
     ("gaussian", 16): {"iht": 252, "pgd": 108, "omp": 84, "niht": 80, "htp": 72, "cosamp": 72, "sp": 68, "bp": 72},
     ("gaussian", 26): {"iht": None, "pgd": 124, "omp": 128, "niht": 100, "htp": 92, "cosamp": 88, "sp": 92, "bp": 92},
+    ("sign", 8): {"sp": 56, "bp": 48},
     ("sign", 16): {"iht": 192, "pgd": 148, "omp": 132, "niht": 92, "htp": 88, "cosamp": 80, "sp": 80, "bp": 76},
+    ("sign", 26): {"sp": 112, "bp": 100},
 }
 NEAR = 8  # how far from the reference still counts as the same
 # (kind, K): the most measurements that "auto" may need; at K = 8 there is no limit, only a value measured before
@@ -134,7 +136,11 @@ def told(bench):
     lines, checks = [["told K", *next(iter(REFERENCE.values()))]], []
     for (kind, K), reference in REFERENCE.items():
         line = [f"{kind} K={K}"]
-        for algorithm, before in reference.items():
+        for algorithm in lines[0][1:]:
+            if algorithm not in reference:
+                line.append("")
+                continue
+            before = reference[algorithm]
             n = bench.smallest(algorithm, kind, K, K, before)
             line.append(f"{n or f'>{D}'} ({before or f'>{D}'})")
             what = f"{algorithm}, {kind} K={K}: n beside {before or f'>{D}'}"
@@ -153,6 +159,10 @@ def auto(bench):
         limit = LIMITS.get((kind, K))
         lines.append([f"{kind} K={K}", *map(str, ns), str(before), str(limit or "-")])
         print("  ".join(lines[-1]), flush=True)
+        told = {name: bench.smallest(name, kind, K, K, REFERENCE[kind, K][name]) for name in ("sp", "bp")}
+        for name, most in told.items():
+            fewer = all(n is not None and n < (most or D + 1) for n in ns)
+            checks.append(check(f"auto, {kind} K={K}: fewer than {name} told K", max(ns), f"below {most}", fewer))
         if limit:
             for bound, n in zip((2, 4), ns, strict=True):
                 good = n is not None and n <= limit

@@ -64,7 +64,12 @@ def test_the_demo_runs(capsys):
     assert "bmi" in out
 
 
-@pytest.mark.parametrize("page", ["theory.md", "estimators.md"])
+def test_the_tables_of_recovery_are_those_of_the_benchmarks():
+    show = load(ROOT / "benchmarks" / "show_recovery.py")
+    assert show.page_with(show.PAGE.read_text(), show.fragment()) == show.PAGE.read_text()
+
+
+@pytest.mark.parametrize("page", ["theory.md", "estimators.md", "sensing.md"])
 def test_the_pages_are_true(page):
     import doctest
 

@@ -23,7 +23,7 @@ TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: 
 SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
 TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
 SAMPLE = 256  # rows are enough to know how long columns are
-AHEAD = 32  # columns whose products with all others are computed at once, for pursuits that add them one by one
+AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
 SMALLEST = 1e-120  # a number whose square is no longer safe
 EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
 
