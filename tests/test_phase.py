@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -467,6 +469,15 @@ def test_pictures(tmp_path):
     assert curve.K[7] == np.inf  # beyond the largest rho
     assert plot_curves([half, half]).get_xlabel() == "δ = n/d"
     assert half.plot().get_ylabel() == "ρ = K/n"
+
+
+def test_the_page_is_true():
+    docs = Path(__file__).parent.parent / "docs"
+    assert doctest.testfile(str(docs / "phase.md"), module_relative=False) == (0, 7)
+    found = {name: Phase.load(docs / "phase" / f"{name}.json") for name in ("cosamp", "sp", "htp", "omp")}
+    for path in (docs / "phase" / "curves.svg", docs / "phase" / "cosamp.svg"):
+        assert found["cosamp"].label in path.read_text()
+    assert (found["omp"].curve().n[-3:] > found["sp"].curve().n[-3:] + 10).all()  # as the picture shows
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

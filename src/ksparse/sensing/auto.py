@@ -21,18 +21,21 @@ from ..solvers.sp import exchange
 from .linear import Linear, Matrix
 from .pursue import Watch
 from .reweight import affordable, reweight
-from .size import choose, remove
+from .size import Sizes, remove
 
 # All constants were chosen with d = 256, K = 12 to 26, where about 9 of 10 signals are found.
-EXACT = 1e-9  # of ‖y‖: nothing is left, ...
-NEAR = 1e-6  # ... or what is left are small coefficients, or fits that were stopped early
+EXACT = 1e-9  # of ‖y‖: nothing is left
+# Fits by conjugate gradients that were stopped early leave more.  From here on a precise fit on few columns may show
+# that nothing is left; if it does not, a tenth of what it leaves is the next try.  1e-3 takes small coefficients for
+# none, and then a fit on all columns is needed.
+NEAR = 1e-5
 STEPS = 50  # with the same k at most
 SLOW = 0.9  # a step that leaves more than this of the residual: what is missing is a larger k (a fifth fewer products)
 STILL = 0.99  # the same for the last k
 FACTOR = 1.5  # from k to k; of 100 signals the path alone finds 7 more than with 2, and not fewer than with 1.2
 LOWEST = 64  # the first k is this part of the last
 # Conjugate gradients need as many rounds for few columns as for many, so with an operator the largest k is tried first:
-# 49 products instead of 97 for K = 125, n = 2¹⁴, d = 2¹⁷.
+# 45 products instead of 97 for K = 125, n = 2¹⁴, d = 2¹⁷.
 LEAP = 0.5  # as SLOW; less says that it will not do
 SHARE = 0.3  # of the slopes that a fit by conjugate gradients leaves on the way, ...
 TIDY = 1e-3  # ... where noise is left, ...
@@ -77,8 +80,10 @@ class Search:
         self.most = most(k, system.n)
         self.starts = system.start()
         self.best = list(self.starts)
-        self.worth = [math.inf] * len(self.best)  # by the criterion
+        self.sizes = [Sizes(system, energy) for _ in self.best]
         self.ends: list[Status | None] = [None] * len(self.best)
+        near = EXACT if isinstance(system, Matrix) else NEAR
+        self.near = [near**2 * start.misfit for start in self.starts]
         watch.stage(self.best, system.products, 0)
 
     def run(self) -> None:
@@ -121,7 +126,7 @@ class Search:
         found = []
         for point in points:
             assert isinstance(self.system, Matrix)
-            found += self._tidied([reweight(self.system, point, self.k, self._near)])
+            found += self._tidied([reweight(self.system, point, self.k, self._exact)])
             self._stage([point], found[-1:])
         return found
 
@@ -131,7 +136,7 @@ class Search:
         return [self.starts[point.signal].misfit for point in points]
 
     def _near(self, point: Point) -> bool:
-        return point.misfit <= NEAR**2 * self.starts[point.signal].misfit or self._exact(point)
+        return point.misfit <= self.near[point.signal] or self._exact(point)
 
     def _exact(self, point: Point) -> bool:
         """Whether nothing is left of y; the goal for known noise is not that."""
@@ -146,14 +151,16 @@ class Search:
         return needed <= self.system.n and (point.misfit <= little or self.watch.reached(point))
 
     def _judge(self, points: list[Point], enough: float) -> None:
+        """End the signals that are done; of the others take the support of the best size."""
         self._end(points)
         noisy = [point for point in points if not self._exact(point)]
-        for point in choose(self.system, noisy, self._first(noisy), self.energy, TIDY):
-            i = point.signal
-            if point.memory < self.worth[i]:
-                self.best[i], self.worth[i] = point, point.memory
-            if self._clear(self.best[i], enough):
-                self.ends[i] = Status("converged", f"{self.best[i].columns.size} columns leave nothing but noise")
+        for point, first in zip(noisy, self._first(noisy), strict=True):
+            self.sizes[point.signal].seen.append(remove(self.system, point, first))
+        supports = [self.sizes[point.signal].best() for point in noisy]
+        for point in self.system.fit(noisy, supports, TIDY) if noisy else []:
+            self.best[point.signal] = point
+            if self._clear(point, enough):
+                self.ends[point.signal] = Status("converged", f"{point.columns.size} columns leave nothing but noise")
 
     def _end(self, points: Sequence[Point]) -> None:
         for point in points:
@@ -165,12 +172,13 @@ class Search:
         """The points, those that leave next to nothing on as few columns as do it."""
         near = [i for i, point in enumerate(points) if self._near(point)]
         some = [points[i] for i in near]
-        small = self._without(some, [NEAR**2 * first for first in self._first(some)])
+        small = self._without(some, [self.near[point.signal] for point in some])
         again = [i for i, point in enumerate(small) if not self._exact(point)]
         if again:  # a small coefficient was dropped, or is still missing: a precise fit tells it from rounding
             full = self.system.fit([some[i] for i in again], [some[i].columns for i in again], POLISH)
             for i, point in zip(again, self._without(full, [0.0] * len(full)), strict=True):
                 small[i] = min(point, small[i], key=lambda point: point.misfit)
+                self.near[point.signal] = 0.01 * small[i].misfit
         tidied = list(points)
         for i, point in zip(near, small, strict=True):
             tidied[i] = point
@@ -194,7 +202,7 @@ class Search:
         changes = sum(np.setdiff1d(new.columns, old.columns).size for old, new in zip(before, after, strict=True))
         stopped = self.watch.stage(points, self.system.products, changes)
         for point in after:  # until there is something better
-            if math.isinf(self.worth[point.signal]):
+            if not self.sizes[point.signal].seen:
                 self.best[point.signal] = point
         if stopped is not None:
             raise Stop(stopped)
