@@ -21,6 +21,7 @@ from ksparse._style import BLACK, BLUE, GREEN, ORANGE, new_axes, save
 from ksparse.sensing import operators, signals
 
 RATE, MAINS = 500, 49.97  # Hz
+NOISE = 0.005  # mV, of the converter
 
 
 def decibel(signal, truth):
@@ -41,10 +42,10 @@ def main(argv=None):
     truth = heart + hum
     R = operators.partial_identity(d // 3, d, random_state=0, scale=1)
     D = operators.partial_dct(d, d, scale=1).H
-    y = R @ truth
+    y = R @ truth + NOISE * np.random.default_rng(0).standard_normal(d // 3)
 
     began = time.perf_counter()
-    found = recover(R @ D, y, k=y.size // 3)
+    found = recover(R @ D, y, k=y.size // 3, noise=NOISE)
     print(f"{found!r}\n{time.perf_counter() - began:.1f} s")
     frequency = np.arange(d) * RATE / (2 * d)
     mains = np.abs(frequency - MAINS * np.maximum(1, np.round(frequency / MAINS))) < 3

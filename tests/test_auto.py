@@ -105,10 +105,12 @@ def test_the_smallest_problems():
     assert recover(np.ones((1, 1)), [2.0], 1).x == pytest.approx([2.0])
 
 
-def test_a_residual_is_met_with_few_columns():
+@pytest.mark.parametrize("kind", [np.asarray, aslinearoperator])
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_a_residual_is_met_with_few_columns(share, kind):
     A, y, _ = problem(3, 100, 256, 20)
-    found = recover(A, y, 40, residual=0.3 * np.linalg.norm(y))
-    assert 0.1 * np.linalg.norm(y) < found.residual <= 0.3 * np.linalg.norm(y)
+    found = recover(kind(A), y, 40, residual=share * np.linalg.norm(y))
+    assert 0.2 * share * np.linalg.norm(y) < found.residual <= share * np.linalg.norm(y)
     assert found.support.size < 20
 
 
@@ -157,6 +159,11 @@ def test_an_operator_in_few_products(noise):
     assert error(found.x, x) < (0.01 if noise else 1e-10)
     if not noise:
         assert np.array_equal(found.support, np.flatnonzero(x))
+
+
+def test_pure_noise_through_an_operator():
+    A = operators.partial_dct(256, 1024, random_state=0)
+    assert recover(A, gaussian(np.random.default_rng(1), 256), 20).support.size == 0
 
 
 def test_a_hard_operator_is_led_along_the_path():

@@ -433,7 +433,7 @@ def test_columns_that_are_there_twice_or_zero(name, layout):
     assert np.isfinite(result.x).all()
     assert result.support.size == 0 or result.support.max() < 256
     np.testing.assert_allclose(result.residual, np.linalg.norm(y - A @ result.x), atol=1e-9)
-    if name in ("auto", "omp"):
+    if name == "omp" or (name == "auto" and layout != "operator"):  # products alone do not tell twins
         assert result.residual < 1e-6 * np.linalg.norm(y)
 
 
@@ -466,9 +466,10 @@ def test_fewer_than_measurements_is_not_warned_about():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_smallest_problems(name, n):
     assert recover(np.ones((n, 1)), np.full(n, 3.0), 1, algorithm=name).x == pytest.approx([3.0])
-    if name != "auto" or n == 1:  # one column that explains half of y is too few for it
-        x = recover(np.eye(n, 3), np.ones(n), 1, algorithm=name).x
-        np.testing.assert_allclose(x, [1.0, 0.0, 0.0], atol=1e-9)
+    if name == "auto" and n == 2:
+        return  # of two measurements one may well be noise
+    x = recover(np.eye(n, 3), np.ones(n), 1, algorithm=name).x
+    np.testing.assert_allclose(x, [1.0, 0.0, 0.0], atol=1e-9)
 
 
 def _broken(A):

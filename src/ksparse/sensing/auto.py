@@ -40,7 +40,8 @@ LEAP = 0.5  # as SLOW; less says that it will not do
 SHARE = 0.3  # of the slopes that a fit by conjugate gradients leaves on the way, ...
 TIDY = 1e-3  # ... where noise is left, ...
 POLISH = 1e-8  # ... and where nothing is
-# A pursuit that found k columns is beyond doubt if there are enough measurements and little is left of ‖y‖².
+# A path that found k columns is beyond doubt if there are enough measurements and little is left of ‖y‖².  So it seemed
+# for 1 of 302 paths that had failed without noise; with 20 dB of noise for all where n ≥ 5K.
 ENOUGH = 2.0  # times k log(d/k)
 MANY = 6.0  # instead, for the leap to the largest k
 LITTLE = 0.03
@@ -88,6 +89,9 @@ class Search:
 
     def run(self) -> None:
         self._end(self.starts)
+        for start in self.starts:
+            if not start.slope.any():
+                self.ends[start.signal] = Status("converged", "no column correlates with y")
         for effort, enough in self._efforts():
             points = [start for start in self.starts if self.ends[start.signal] is None]
             if points:
@@ -112,14 +116,15 @@ class Search:
                 if not active:
                     break
                 moved = self._tidied(exchange(self.system, k, [now[i] for i in active], SHARE))
-                going = []
-                for i, point in zip(active, moved, strict=True):
-                    if point.misfit < slow**2 * now[i].misfit and not self._exact(point):
-                        going.append(i)
-                self._stage([now[i] for i in active], moved)
+                before = [now[i] for i in active]
+                self._stage(before, moved)
                 for i, point in zip(active, moved, strict=True):
                     now[i] = point
-                active = going
+                active = [
+                    i
+                    for i, old in zip(active, before, strict=True)
+                    if now[i].misfit < slow**2 * old.misfit and not self._exact(now[i])
+                ]
         return now
 
     def _reweight(self, points: list[Point]) -> list[Point]:
@@ -176,21 +181,23 @@ class Search:
         again = [i for i, point in enumerate(small) if not self._exact(point)]
         if again:  # a small coefficient was dropped, or is still missing: a precise fit tells it from rounding
             full = self.system.fit([some[i] for i in again], [some[i].columns for i in again], POLISH)
-            for i, point in zip(again, self._without(full, [0.0] * len(full)), strict=True):
-                small[i] = min(point, small[i], key=lambda point: point.misfit)
-                self.near[point.signal] = 0.01 * small[i].misfit
+            for i, whole, part in zip(again, full, self._without(full, [0.0] * len(full)), strict=True):
+                small[i] = part if self._exact(part) else min(whole, small[i], key=lambda point: point.misfit)
+                self.near[part.signal] = 0.01 * small[i].misfit
         tidied = list(points)
         for i, point in zip(near, small, strict=True):
             tidied[i] = point
         return tidied
 
     def _without(self, points: list[Point], floors: Sequence[float]) -> list[Point]:
-        """Without as many columns as can go before the misfit is above its goal, or above a floor."""
+        """Without as many columns as can go: the misfit stays at its goal, or near what it is, or near a floor."""
         supports = []
         for point, first, floor in zip(points, self._first(points), floors, strict=True):
-            goal = max(floor, 4.0 * point.misfit, float(self.watch.goals[point.signal]) if self.energy is None else 0.0)
-            removal = remove(self.system, point, first)
-            size = int(np.argmax(removal.squares <= 2.0 * self.system.n * goal * (1.0 + 1e-9)))
+            there = self.energy is None and self.watch.reached(point)
+            goal = self.watch.goals[point.signal] if there else 4.0 * max(floor, point.misfit)
+            limit = 2.0 * self.system.n * float(goal)
+            removal = remove(self.system, point, first, limit)
+            size = int(np.argmax(removal.squares <= limit))
             supports.append(removal.left(size))
         return self.system.fit(points, supports, POLISH) if points else []
 
@@ -199,7 +206,7 @@ class Search:
         points = list(self.best)
         for point in after:
             points[point.signal] = point
-        changes = sum(np.setdiff1d(new.columns, old.columns).size for old, new in zip(before, after, strict=True))
+        changes = sum(new.entered(old) for old, new in zip(before, after, strict=True))
         stopped = self.watch.stage(points, self.system.products, changes)
         for point in after:  # until there is something better
             if not self.sizes[point.signal].seen:

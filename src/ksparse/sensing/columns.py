@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
+from ..solvers._pursuit import Columns, find
+
 Array = NDArray[Any]
-Columns = NDArray[np.int64]
 DELICATE = 1e-3  # reciprocal condition of a Gram matrix below which normal equations want a correction
+CLEAN = 1e-11  # of A_T* y: what may be left of it in a residual
 ROWS = 16  # are transposed at once: two cache lines of each column
 SINGULAR = 1e-10  # the same, below which they lose too much
 
@@ -46,9 +48,7 @@ class Products:
 
     def of(self, columns: Columns, block: Block) -> Array:
         """A_T* A_T; most columns of a fit were in the last one."""
-        at = np.searchsorted(self.columns, columns)
-        at[at == self.columns.size] = 0
-        known = self.columns[at] == columns if self.columns.size else np.zeros(columns.size, dtype=bool)
+        at, known = find(self.columns, columns)
         if known.all() and columns.size:
             return self.gram[np.ix_(at, at)]  # what there is of more columns is not given up
         if 2 * np.count_nonzero(known) < columns.size:
@@ -139,6 +139,24 @@ def transposed(A: Array) -> Array:
     for start in range(0, len(A), ROWS):
         out[:, start : start + ROWS] = A[start : start + ROWS].T
     return out
+
+
+def least_squares_together(
+    rows: Array, supports: NDArray[np.int64], y: Array, first: Array
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Small fits of several signals, on supports (signals, columns) of A's columns, given as rows.
+
+    x, the residuals, and whether each fit is as good as can be; what is not is left to `least_squares`.
+    """
+    block = rows[supports]  # (signals, columns, n)
+    conjugate, right = block.conj(), first.swapaxes(1, 2)
+    try:
+        x = np.linalg.solve(conjugate @ block.swapaxes(1, 2), right).swapaxes(1, 2)
+    except np.linalg.LinAlgError:
+        return first, y, np.zeros(len(y), dtype=bool)
+    rest = y - x @ block
+    left = np.abs(conjugate @ rest.swapaxes(1, 2)).max(axis=(1, 2))
+    return x, rest, left <= CLEAN * np.abs(right).max(axis=(1, 2))
 
 
 def least_squares(block: Block, gram: Array, y: Array, first: Array) -> tuple[Array, Array]:

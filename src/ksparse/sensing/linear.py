@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._threads import one_blas_thread, ordered_map
-from ..solvers._pursuit import Point, System, top
-from .columns import Block, Columns, Kept, Products, least_squares, transposed
+from ..solvers._pursuit import Point, System, merged, top
+from .columns import Block, Columns, Kept, Products, least_squares, least_squares_together, transposed
 
 Array = NDArray[Any]
 TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
+SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
+TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
 AHEAD = 32  # columns whose products with all others are computed at once, for pursuits that add them one by one
 SMALLEST = 1e-120  # a number whose square is no longer safe
 EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
@@ -115,7 +117,7 @@ class Linear(System):
     def apart(self, before: Sequence[Point], after: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         squares, bends = np.empty(len(before)), np.empty(len(before))
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
-            columns = np.union1d(old.columns, new.columns)
+            columns = merged(old.columns, new.columns)
             squares[i] = squared_norm(new.on(columns) - old.on(columns))
             bends[i] = squared_norm(new.rest - old.rest) / self.n
         return squares, bends
@@ -227,10 +229,37 @@ class Matrix(Linear):
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
         self.check()
         pairs = [(point.signal, columns) for point, columns in zip(points, supports, strict=True)]
-        if len(pairs) < TRANSPOSE:
+        if len(pairs) < TRANSPOSE or self._kept:
             return [self._fit(*pair) for pair in pairs]
+        # alike and small: together, some at a time; the others one by one
+        sizes: dict[int, list[int]] = {}
+        for i, (_, columns) in enumerate(pairs):
+            small = isinstance(self.A, np.ndarray) and 0 < columns.size**2 * self.n <= SMALL
+            sizes.setdefault(columns.size if small else -1 - i, []).append(i)
+        groups = []
+        for size, members in sizes.items():
+            step = max(1, TOGETHER // max(1, size * self.n))
+            groups += [members[start : start + step] for start in range(0, len(members), step)]
+        fitted: list[Point] = [points[0]] * len(pairs)
         with one_blas_thread():
-            return list(ordered_map(lambda pair: self._fit(*pair), pairs))
+            for group, found in zip(
+                groups, ordered_map(lambda group: self._fit_group([pairs[i] for i in group]), groups), strict=True
+            ):
+                for i, point in zip(group, found, strict=True):
+                    fitted[i] = point
+        return fitted
+
+    def _fit_group(self, pairs: list[tuple[int, Columns]]) -> list[Point]:
+        if len(pairs) == 1:
+            return [self._fit(*pairs[0])]
+        signals = np.array([signal for signal, _ in pairs])
+        supports = np.stack([columns for _, columns in pairs])
+        first = np.take_along_axis(self.first[signals], supports[:, np.newaxis], axis=2)
+        xs, rests, good = least_squares_together(self._columns, supports, self.y[signals], first)
+        return [
+            self.point(signal, columns, x, rest) if fine else self._fit(signal, columns)
+            for (signal, columns), x, rest, fine in zip(pairs, xs, rests, good, strict=True)
+        ]
 
     def _fit(self, signal: int, columns: Columns) -> Point:
         block = self.block(signal, columns)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..solvers._pursuit import Point
+from ..solvers._pursuit import Point, find
 from .columns import Columns
 from .linear import Array, Linear, squared_norm
 
@@ -77,7 +77,7 @@ class Operator(Linear):
     def _begin(self, points: Sequence[Point], supports: Sequence[Columns]) -> list[Rounds]:
         """From a point's coefficients; where it had others too, its residual is computed anew."""
         starts = list(points)
-        lost = [i for i, point in enumerate(points) if np.setdiff1d(point.columns, supports[i]).size]
+        lost = [i for i, point in enumerate(points) if not find(supports[i], point.columns)[1].all()]
         if lost:
             for i, point in zip(lost, self.keep([points[i] for i in lost], [supports[i] for i in lost]), strict=True):
                 starts[i] = point

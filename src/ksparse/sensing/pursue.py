@@ -56,7 +56,7 @@ def pursue(steps: Steps, system: Linear, k: int, watch: Watch) -> tuple[list[Poi
             changes = 0
             for i, point in zip(active, steps.advance(system, k, [now[i] for i in active]), strict=True):
                 before, now[i] = now[i], point
-                changes += np.setdiff1d(point.columns, before.columns).size
+                changes += point.entered(before)
                 since[i] = 0 if point.misfit < best[i].misfit else since[i] + 1
                 if point.misfit < best[i].misfit:
                     best[i] = point

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +33,9 @@ class Removal(NamedTuple):
         return np.sort(self.columns[:size])
 
 
-def remove(system: Linear, point: Point, first: float) -> Removal:
-    """Remove columns until none is left, each time those that are missed least; `first` is the misfit without any.
+def remove(system: Linear, point: Point, first: float, limit: float = math.inf) -> Removal:
+    """Remove columns, each time those that are missed least, until none is left, or ‖y − Ax‖² is above a limit (then it
+    counts as infinite for fewer); `first` is the misfit without any.
 
     An operator has no columns whose products would tell: they go by the size of their coefficients, as if independent.
     """
@@ -41,7 +43,7 @@ def remove(system: Linear, point: Point, first: float) -> Removal:
     if isinstance(system, Matrix):
         inverse = _inverse(system.block(point.signal, point.columns).gram())
         if inverse is not None:
-            return _eliminate(point, inverse, rest)
+            return _eliminate(point, inverse, rest, limit)
     squares = magnitudes(point.x) ** 2
     order = np.argsort(-squares, kind="stable")
     gone = np.concatenate([np.cumsum(squares[order][::-1])[::-1], [0.0]])
@@ -59,16 +61,19 @@ def _inverse(gram: Array) -> Array | None:
     return inverse if size * SINGULAR < 1.0 else None
 
 
-def _eliminate(point: Point, inverse: Array, rest: float) -> Removal:
-    """By the exact rise of ‖y − Ax‖² without a column, |x_j|²/(G⁻¹)_jj; of many columns a few go together."""
+def _eliminate(point: Point, inverse: Array, rest: float, limit: float) -> Removal:
+    """By the exact rise of ‖y − Ax‖² without a column, |x_j|²/(G⁻¹)_jj; of many columns a few go together, and all that
+    are nothing beside the limit."""
     columns, x = point.columns, point.x
     final, squares = np.empty_like(columns), np.empty(columns.size + 1)
     squares[-1] = rest
-    while columns.size:
+    while columns.size and squares[columns.size] <= limit:
         rises = magnitudes(x) ** 2 / inverse.diagonal().real
         order = np.argsort(-rises, kind="stable")
         columns, x, rises, inverse = columns[order], x[:, order], rises[order], inverse[np.ix_(order, order)]
         left = columns.size - 1 - columns.size // TOGETHER
+        if limit < math.inf:
+            left = min(left, int(np.count_nonzero(rises > 0.01 * limit / columns.size)))
         across = inverse[:left, left:]
         both = np.linalg.solve(inverse[left:, left:], np.concatenate([x[:, left:].T, across.conj().T], axis=1))
         gone, bent = both[:, : len(x)], both[:, len(x) :]
@@ -79,6 +84,7 @@ def _eliminate(point: Point, inverse: Array, rest: float) -> Removal:
         final[left : columns.size] = columns[left:]
         x, inverse = x[:, :left] - (across @ gone).T, inverse[:left, :left] - across @ bent
         columns = columns[:left]
+    final[: columns.size], squares[: columns.size] = columns, np.inf
     return Removal(final, squares)
 
 

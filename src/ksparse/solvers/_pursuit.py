@@ -44,11 +44,13 @@ class Point:
     def on(self, columns: Columns) -> NDArray[Any]:
         """The coefficients on some columns, zero where there are none."""
         out = np.zeros((len(self.x), columns.size), self.x.dtype)
-        if self.columns.size:
-            at = np.minimum(np.searchsorted(self.columns, columns), self.columns.size - 1)
-            mine = self.columns[at] == columns
-            out[:, mine] = self.x[:, at[mine]]
+        at, mine = find(self.columns, columns)
+        out[:, mine] = self.x[:, at[mine]]
         return out
+
+    def entered(self, before: Point) -> int:
+        """How many of the columns another point did not have."""
+        return self.columns.size - int(np.count_nonzero(find(before.columns, self.columns)[1]))
 
 
 class System(ABC):
@@ -237,7 +239,26 @@ def better(before: Sequence[Point], after: Sequence[Point]) -> list[Point]:
 
 
 def union(points: Sequence[Point], more: Sequence[Columns]) -> list[Columns]:
-    return [np.union1d(point.columns, columns) for point, columns in zip(points, more, strict=True)]
+    return [merged(point.columns, columns) for point, columns in zip(points, more, strict=True)]
+
+
+# NumPy's functions for sets know nothing of order and take ten times as long, which shows in small problems.
+def find(columns: Columns, wanted: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Where wanted columns stand among others, both in increasing order, and which of them are there."""
+    if not columns.size:
+        return np.zeros(wanted.size, np.intp), np.zeros(wanted.size, dtype=bool)
+    at = columns.searchsorted(wanted)
+    at[at == columns.size] = 0
+    return at, columns[at] == wanted
+
+
+def merged(some: Columns, others: Columns) -> Columns:
+    """The columns of both, each of which is in increasing order."""
+    both = np.concatenate([some, others])
+    both.sort(kind="stable")
+    new = np.ones(both.size, dtype=bool)
+    np.not_equal(both[1:], both[:-1], out=new[1:])
+    return both[new]
 
 
 def remember(points: Sequence[Point], memories: Sequence[Any]) -> list[Point]:

@@ -136,7 +136,7 @@ class Refits(System):
         """Put the point into the slots, and say what happened."""
         self.steps += before is not now
         place = self.problem.place(self.k, now.columns, now.rest.x, now.rest.constant)
-        entered = np.setdiff1d(now.columns, before.columns).size
+        entered = now.entered(before)
         copy_slots(place, self.slots)
         passes, self._told = self.ground.passes - self._told, self.ground.passes
         return Record(now.misfit, passes * self.problem.n, entered, 0.0, math.nan, abs(now.misfit - before.misfit))
