@@ -13,6 +13,7 @@ from ..solvers._pursuit import Columns, find
 Array = NDArray[Any]
 DELICATE = 1e-3  # reciprocal condition of a Gram matrix below which normal equations want a correction
 CLEAN = 1e-11  # of A_T* y: what may be left of it in a residual
+CHUNK = 256  # rows of which columns are taken at once
 ROWS = 16  # are transposed at once: two cache lines of each column
 SINGULAR = 1e-10  # the same, below which they lose too much
 
@@ -86,7 +87,8 @@ class Kept:
         if new:
             start, stop = len(self.slot), len(self.slot) + len(new)
             old, rows = self.rows[:start], self.rows[start:stop]
-            rows[:] = np.take(self.A, new, axis=1).T
+            for at in range(0, len(self.A), CHUNK):  # what is transposed is still in the cache
+                rows[:, at : at + CHUNK] = self.A[at : at + CHUNK].take(new, axis=1).T
             self.slot |= dict(zip(new, range(start, stop), strict=True))
             self.products[start:stop, start:stop] = rows.conj() @ rows.T
             across = self.products[start:stop, :start]
