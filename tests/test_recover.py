@@ -613,3 +613,56 @@ def test_input_stays_as_it_is():
         recover(A, Y, 6, algorithm=name)
     np.testing.assert_array_equal(A, before[0])
     np.testing.assert_array_equal(Y, before[1])
+
+
+# --- hard cases ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("factor", [3.0, -1.0])
+@pytest.mark.parametrize("name", ["auto", "sp", "omp"])
+def test_a_wrong_adjoint_is_found_in_the_first_fit(name, factor):
+    A, y, _ = problem()
+    wrong = LinearOperator(A.shape, matvec=A.dot, rmatvec=lambda v: factor * (A.T @ v), dtype=float)
+    with pytest.raises(ValueError, match="not the adjoint"):
+        recover(wrong, y, 6, algorithm=name)
+
+
+def test_a_fit_that_was_given_up_is_not_called_converged():
+    """Twelve orders of magnitude between columns are too many for conjugate gradients, and none for an array."""
+    rng = np.random.default_rng(0)
+    A, y = rng.standard_normal((40, 15)) * 10.0 ** rng.integers(-6, 7, 15), rng.standard_normal(40)
+    rough = recover(aslinearoperator(A), y, 15, algorithm="omp")
+    assert rough.status == "stalled"
+    assert "scale A's columns" in rough.status.remedy
+    best = np.linalg.norm(y - A @ np.linalg.lstsq(A, y, rcond=None)[0])
+    assert recover(A, y, 15, algorithm="omp").residual == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e8])
+@pytest.mark.parametrize("name", ["bp", "dantzig", "lasso"])
+def test_convex_programs_do_not_see_the_scale_of_A(name, scale):
+    A, y, _ = problem(n=40)
+    np.testing.assert_allclose(
+        scale * recover(scale * A, y, 6, algorithm=name).x, recover(A, y, 6, algorithm=name).x, atol=1e-6
+    )
+
+
+def test_extreme_goals_and_scales():
+    A, y, x = problem()
+    assert not recover(A, y, 6, algorithm="sp", residual=1e300).x.any()
+    assert recover(A, y, 6, noise=1e300).status == "converged"
+    np.testing.assert_allclose(recover(A, 1e200 * y, 6).x, 1e200 * x, rtol=1e-9)
+    np.testing.assert_allclose(recover(A, 1e-200 * y, 6).x, 1e-200 * x, rtol=1e-9)
+    with pytest.raises(ValueError, match="range of floats"):
+        recover(1e-100 * A, 1e250 * y, 6)
+    with pytest.raises(ValueError, match="wrong scale"):
+        recover(1e-170 * A, y, 6)
+
+
+def test_entries_that_are_there_twice():
+    A, y, x = problem()
+    indices = np.repeat(np.tile(np.arange(A.shape[1]), len(A)), 2)
+    starts = 2 * A.shape[1] * np.arange(len(A) + 1)
+    twice = sparse.csr_array((np.repeat(A.ravel() / 2, 2), indices, starts), shape=A.shape)
+    assert not twice.has_canonical_format
+    entries = twice.nnz
+    np.testing.assert_allclose(recover(twice, y, 6, algorithm="htp").x, x, atol=1e-9)
+    assert twice.nnz == entries

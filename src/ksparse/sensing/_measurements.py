@@ -85,7 +85,10 @@ class Measurements:
         """From (d, signals·outputs) to what the user calls x."""
         if self.split:
             x = x[:, 0::2] + 1j * x[:, 1::2]
-        x = x * self.unit
+        with np.errstate(over="ignore"):
+            x = x * self.unit
+        if not np.isfinite(x).all():
+            raise ValueError("x leaves the range of floats: y is too large beside A; rescale one of them")
         return x[:, 0] if self.single else x
 
     def supports(self, x: Array) -> Any:
@@ -124,7 +127,10 @@ class Measurements:
     def check_adjoint(self) -> None:
         from .operators import adjoint_error
 
-        error = adjoint_error(self.A)
+        try:
+            error = adjoint_error(self.A)
+        except NotImplementedError:
+            raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
         if not error <= ADJOINT:
             raise ValueError(
                 f"A's rmatvec is not the adjoint of its matvec: <Au, v> and <u, A*v> differ by {error:.2g} of their "
@@ -140,7 +146,13 @@ def _check_matrix(A: Any) -> Any:
     if issparse(A):
         if A.dtype.kind not in "biufc":
             raise ValueError(f"A must hold numbers, got dtype {A.dtype}")
-        return A.tocsr().astype(np.complex128 if A.dtype.kind == "c" else np.float64, copy=False)
+        if A.ndim != 2:
+            raise ValueError(f"A must have two dimensions, got shape {A.shape}")
+        A = A.tocsr().astype(np.complex128 if A.dtype.kind == "c" else np.float64, copy=False)
+        if not A.has_canonical_format:  # entries twice
+            A = A.copy()
+            A.sum_duplicates()
+        return A
     A = _numbers(A, "A")
     if A.ndim != 2:
         raise ValueError(f"A must have two dimensions, got shape {A.shape}")
@@ -149,6 +161,10 @@ def _check_matrix(A: Any) -> Any:
 
 def _numbers(value: Any, name: str) -> Array:
     """An array of float64 or complex128."""
-    if np.iscomplexobj(value):
+    try:
+        complex_numbers = np.iscomplexobj(value)
+    except ValueError:  # a list whose parts differ in length, which as_real names
+        complex_numbers = False
+    if complex_numbers:
         return np.asarray(value, np.complex128)
     return as_real(value, name).astype(np.float64, copy=False)

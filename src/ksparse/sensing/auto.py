@@ -96,6 +96,8 @@ class Search:
             points = [start for start in self.starts if self.ends[start.signal] is None]
             if points:
                 self._judge(effort(points), enough)
+        if not isinstance(self.system, Matrix):  # fits were rough; this one is the last
+            self.best = self.system.fit(self.best, [point.columns for point in self.best], POLISH)
 
     def _efforts(self) -> Iterator[tuple[Effort, float]]:
         """The ways to look for a support, the cheapest first, and with how many measurements each is to be believed."""

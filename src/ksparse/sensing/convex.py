@@ -79,8 +79,10 @@ def solve(name: str, A: Any, y: Array, k: int, noise: float | None) -> Result:
     if not y.any():
         return zero(A.shape[1])
     start = time.perf_counter()
-    x, status = PROGRAMS[name](A, y, noise)
-    x = hard_threshold(x, k)
+    # HiGHS's tolerances are absolute: A in units in which its largest entry is about one, as y is
+    unit = 2.0 ** np.frexp(abs(A).max())[1] if abs(A).max() else 1.0
+    x, status = PROGRAMS[name](A / unit, y, noise)
+    x = hard_threshold(x / unit, k)
     return _result(x, 0.5 * float(np.sum((y - A @ x) ** 2)) / y.size, status, time.perf_counter() - start)
 
 

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
 SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
 TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
-SAMPLE = 256  # rows are enough to know how long columns are
+SAMPLE = 64  # rows are enough to know how long columns are
 AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
 SMALLEST = 1e-120  # a number whose square is no longer safe
 EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
@@ -36,6 +36,7 @@ class Linear(System):
         self.n, self.d = shape
         self.room = self.n
         self.check = check
+        self.unfinished: set[int] = set()  # signals whose last fit, step by step, was given up
         self.products = 0  # with all of A or its adjoint, of one vector each
 
     # --- what an A must be able to do ----------------------------------------------------------------------------

@@ -15,7 +15,11 @@ from .columns import Columns
 from .linear import Array, Linear, squared_norm
 
 RESOLUTION = 1e-14  # of ‖A*y‖: slopes below it are rounding
+FINISHED = 1e-6  # of the slopes that a fit began with (or a hundredth of that of ‖A*y‖): what is above it was given up
 MOST_ROUNDS = 500  # of conjugate gradients
+PATIENCE = 60  # rounds that do not halve the slopes before they are given up
+PRECISE = 0.05  # the error of an estimated norm
+ADJOINT = 1e-4  # of ‖r‖‖Av‖: a difference of ⟨r, Av⟩ and ⟨A*r, v⟩ that is not rounding, in single precision either
 
 
 class Operator(Linear):
@@ -31,7 +35,7 @@ class Operator(Linear):
         for i, (columns, x) in enumerate(zip(supports, xs, strict=True)):
             full[columns, i] = x.T
         self.products += full.shape[1] * full.shape[2]
-        image = self._checked("matvec", apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1)))
+        image = self._checked("matvec", apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1)), self.n)
         return np.ascontiguousarray(image.T).reshape(len(xs), -1, self.n)
 
     def adjoint(self, r: Array) -> Array:
@@ -39,10 +43,12 @@ class Operator(Linear):
             image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
         except NotImplementedError:
             raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
-        return np.ascontiguousarray(self._checked("rmatvec", image).T).reshape(*r.shape[:-1], self.d)
+        return np.ascontiguousarray(self._checked("rmatvec", image, self.d).T).reshape(*r.shape[:-1], self.d)
 
-    def _checked(self, name: str, image: Array) -> Array:
+    def _checked(self, name: str, image: Array, length: int) -> Array:
         """A product, if it is one of finite numbers of the kind that A says."""
+        if image.ndim != 2 or image.shape[0] != length:
+            raise ValueError(f"A's {name} must give {length} numbers for a vector, got shape {image.shape}")
         if image.dtype.kind == "c" and self.dtype == np.float64:
             raise ValueError(f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; say dtype=complex")
         if not np.isfinite(image).all():
@@ -50,9 +56,13 @@ class Operator(Linear):
         return image.astype(self.dtype, copy=False)
 
     def mean_square(self) -> float:
-        """Estimated: for random signs v, ‖Av‖²/d is right on average, and does not vary much."""
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(1, self.d))
-        return squared_norm(self.forward([None], [np.arange(self.d)], [signs])) / self.d
+        """For random signs v, ‖Av‖²/d is right on average, and varies by √(2/n); a few columns are taken one by one."""
+        count = min(self.d, max(1, round(2.0 / (self.n * PRECISE**2))))
+        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(count, 1, self.d))
+        if count == self.d:
+            probes = np.eye(self.d)[:, np.newaxis] * np.sqrt(self.d)
+        every = [np.arange(self.d)] * count
+        return squared_norm(self.forward([None] * count, every, list(probes))) / (count * self.d)
 
     def gram_times(self, v: Array) -> Array:
         return self.A.rmatvec(self.A.matvec(v))
@@ -62,7 +72,7 @@ class Operator(Linear):
         were, or nothing but rounding."""
         runs = self._begin(points, supports)
         for _ in range(MOST_ROUNDS):
-            active = [run for run in runs if not run.done(share)]
+            active = [run for run in runs if not run.done(share) and run.since < PATIENCE]
             if not active:
                 break
             self.check()
@@ -72,6 +82,9 @@ class Operator(Linear):
             slopes = self._seen(np.stack([run.rest for run in active]))
             for run, slope in zip(active, slopes, strict=True):
                 run.turn(slope)
+        for run in runs:
+            change = self.unfinished.discard if run.finished() else self.unfinished.add
+            change(run.signal)
         return [replace(self.point(run.signal, run.columns, run.x, run.rest), slope=run.slope) for run in runs]
 
     def _begin(self, points: Sequence[Point], supports: Sequence[Columns]) -> list[Rounds]:
@@ -106,12 +119,20 @@ class Rounds:
         self.rest, self.slope = start.rest, start.slope
         self.direction = self.slope[:, columns]
         self.squares = self.first = row_squares(self.direction)
+        self.lowest, self.since, self.checked = float(self.squares.sum()), 0, False
 
     def done(self, share: float) -> bool:
         return bool((self.squares <= np.maximum(share**2 * self.first, self.floor**2)).all())
 
+    def finished(self) -> bool:
+        """Whether what is left is little, if perhaps not as little as was wanted."""
+        enough = np.maximum(FINISHED**2 * self.first, (0.01 * FINISHED / RESOLUTION * self.floor) ** 2)
+        return bool((self.squares <= enough).all())
+
     def move(self, image: Array) -> None:
         """As far as the residual falls; the image is that of the direction."""
+        if not self.checked:
+            self._check_adjoint(image)
         bends = row_squares(image) / image.shape[1]
         far = np.divide(self.squares, bends, out=np.zeros_like(bends), where=bends > 0.0)[:, np.newaxis]
         self.x = self.x + far * self.direction
@@ -124,6 +145,22 @@ class Rounds:
         ratio = np.divide(squares, self.squares, out=np.zeros_like(squares), where=self.squares > 0.0)
         self.direction = part + ratio[:, np.newaxis] * self.direction
         self.squares = squares
+        total = float(squares.sum())
+        self.since = 0 if total < 0.25 * self.lowest else self.since + 1
+        if self.since == 0:
+            self.lowest = total
+
+    def _check_adjoint(self, image: Array) -> None:
+        """In the first round, where the direction is the slope, ⟨r, Av⟩ = ⟨A*r, v⟩ costs no product to test."""
+        self.checked = True
+        n = image.shape[1]
+        products = np.einsum("ij,ij->i", self.rest, image.conj()).real
+        sizes = np.sqrt(row_squares(self.rest) * row_squares(image))
+        if (np.abs(products - n * self.squares) > ADJOINT * sizes).any():
+            raise ValueError(
+                "A's rmatvec is not the adjoint of its matvec; mend it (conjugate and transpose, with the same scale), "
+                "check_adjoint=True tests it"
+            )
 
 
 def apply(one: Callable[[Array], Array], many: Callable[[Array], Array], x: Array) -> Array:

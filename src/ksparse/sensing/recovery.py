@@ -22,6 +22,7 @@ from ._measurements import Measurements
 from .linear import Linear
 from .pursue import Watch, as_matrix, pursue, summary
 
+PLENTY = 1e100  # where y is about one: as good as infinite, but its square is a number
 GOAL = 1e-10  # of ‖y‖: a residual below it is rounding
 ALGORITHMS = ("auto", *(name for name in SOLVERS if name != "exchange"), *convex.PROGRAMS)
 
@@ -157,7 +158,7 @@ def recover(
 
     clock = Clock(max_time, 1)
     system = given.system(clock.check)
-    noise = None if noise is None else noise / given.unit
+    noise, residual = (None if value is None else min(value / given.unit, PLENTY) for value in (noise, residual))
     with progress(verbose, callback) as tell:
         watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
         if isinstance(algorithm, str):
@@ -165,6 +166,12 @@ def recover(
             points, ends = auto.search(system, k, energy, watch)
         else:
             points, ends = pursue(algorithm, system, k, watch)
+    for i in system.unfinished:
+        if ends[i] == "converged" and not watch.reached(points[i]):
+            message = (
+                "conjugate gradients gave up on the fit: columns of A of very different norms, or nearly dependent"
+            )
+            ends[i] = Status("stalled", message, "scale A's columns, or give A as an array")
     return _recovery(given, system, points, ends, watch, name)
 
 
@@ -203,7 +210,7 @@ def _goals(given: Measurements, system: Linear, noise: float | None, residual: f
     """The misfit at which each signal is done."""
     size = given.entries
     norms = np.linalg.norm(system.y.reshape(len(system.y), -1), axis=1)
-    target = np.maximum(GOAL * norms, (residual or 0.0) / given.unit)
+    target = np.maximum(GOAL * norms, residual or 0.0)
     if noise:  # what Gaussian noise stays below with high probability (Cai & Wang, 2011)
         target = np.maximum(target, noise * math.sqrt(size + 2.0 * math.sqrt(size * math.log(size))))
     return 0.5 * target**2 / system.n
