@@ -68,10 +68,13 @@ def largest(magnitude: NDArray[Any], k: int) -> NDArray[np.bool_]:
     if k == 0 or k == d:
         return np.full(magnitude.shape, k == d)
     kth = np.partition(magnitude, d - k, axis=-1)[..., d - k, np.newaxis]
-    keep = magnitude > kth
-    tied = magnitude == kth
-    room = k - np.count_nonzero(keep, axis=-1, keepdims=True)
-    return keep | (tied & (np.cumsum(tied, axis=-1) <= room))
+    keep = magnitude >= kth
+    if (np.count_nonzero(keep, axis=-1) == k).all():
+        return keep
+    above = magnitude > kth  # ties: the first ones stay
+    tied = keep & ~above
+    room = k - np.count_nonzero(above, axis=-1, keepdims=True)
+    return above | (tied & (np.cumsum(tied, axis=-1) <= room))
 
 
 def project_ball(v: ArrayLike, radius: float) -> NDArray[Any]:
