@@ -226,3 +226,17 @@ def test_rungs_and_reach():
     assert affordable(system)
     system.n, system.d = 2560, 10240
     assert not affordable(system)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_of_different_norms_and_columns_that_are_alike(seed, times):
+    """Where pursuits compare what is not comparable, or take a column for its neighbour."""
+    rng = np.random.default_rng(seed)
+    uneven = rng.standard_normal((64, 256)) * 10.0 ** rng.uniform(0.0, 1.5, 256)
+    alike = ensembles.correlated(80, 256, rho=0.99, random_state=seed)
+    for A in (uneven, csr_array(uneven), alike):
+        x = signals.gaussian(256, 8, random_state=seed)
+        found = recover(A, A @ x, 8 * times)
+        np.testing.assert_allclose(found.x, x, atol=1e-6)
+        np.testing.assert_allclose(found.residual, np.linalg.norm(A @ x - A @ found.x), atol=1e-9)

@@ -92,6 +92,7 @@ EVERYTHING = """
 """
 
 
+@pytest.mark.long
 def test_every_kernel_is_found_in_the_cache_and_gives_the_same_bits():
     """All losses and layouts from disk: code that is loaded without numba's registries must find all it calls.
 
@@ -152,6 +153,7 @@ def test_a_foreign_loss_never_enters_the_cache(tmp_path):
     assert float(python(code.format(3.0), tmp_path)) == 3 * 14 / 4
 
 
+@pytest.mark.long
 def test_it_works_where_nothing_can_be_written(tmp_path):
     """No cache directory: slower, but no error."""
     (tmp_path / "blocked").write_text("a file, where a folder would have to be")
@@ -205,6 +207,7 @@ def test_a_damaged_cache_is_mended(tmp_path):
     assert python(code, tmp_path) == right
 
 
+@pytest.mark.long
 def test_two_processes_may_compile_at_once(tmp_path):
     code = """
         import numpy as np

@@ -27,12 +27,21 @@ if hasattr(os, "register_at_fork"):  # a forked child has no threads: it must bu
 def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
-def one_blas_thread() -> Any:
-    """A context in which BLAS uses one thread: beside other threads its own would only wait for each other."""
-    return _blas().limit(limits=1, user_api="blas")
+def blas_threads() -> int:
+    """How many threads BLAS uses now."""
+    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+
+
+def limit_blas(count: int = 1) -> Any:
+    """A context in which BLAS uses so many threads.
+
+    One, where there are threads already, or where NumPy and SciPy take turns: each brings a BLAS of its own, whose
+    threads wait by spinning, and then hold the cores that the other one needs.
+    """
+    return _blas().limit(limits=count)
 
 
 def ordered_map(function: Callable[[Any], T], items: Sequence[Any]) -> Iterator[T]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
 from .._validate import as_real
-from .linear import Linear, Matrix, squared_norm
+from .linear import Linear, Matrix, column_norms, squared_norm
 from .operator_system import Operator
 
 Array = NDArray[Any]
 OTHERS = "use 'auto', 'htp', 'cosamp' or 'sp'"
+UNEVEN = 2.0  # norms of columns that differ by more than this factor
+SAMPLE = 256  # rows tell about how long columns are
 ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no rounding
 
 
@@ -30,6 +32,7 @@ class Measurements:
     single: bool  # y was a vector
     joint: bool
     split: bool  # A is real and y complex: real and imaginary parts are two outputs with one support
+    factor: Array | None = None  # what x's entries are to be multiplied with, if A's columns were made alike
 
     @classmethod
     def create(cls, A: Any, y: ArrayLike, joint: bool) -> Measurements:
@@ -57,6 +60,20 @@ class Measurements:
     @property
     def d(self) -> int:
         return self.A.shape[1]
+
+    def with_even_columns(self) -> Measurements:
+        """A with columns of norm one, if it is a matrix in which they differ much: coefficients are then comparable."""
+        if isinstance(self.A, LinearOperator):
+            return self
+        # some rows tell whether it is worth a look at all, and a copy
+        for rows in (self.A[:: max(1, self.n // SAMPLE)], self.A):
+            norms = column_norms(rows)
+            known = norms[norms > 0.0]
+            if not np.isfinite(norms).all() or not known.size or known.max() <= UNEVEN * known.min():
+                return self
+        factor = 1.0 / np.where(norms > 0.0, norms, 1.0)
+        even = self.A * factor if isinstance(self.A, np.ndarray) else (self.A @ diags_array(factor)).tocsr()
+        return replace(self, A=even, factor=factor)
 
     def system(self, check: Callable[[], None]) -> Linear:
         """As signals with outputs: own supports are signals of their own, one support is one signal of many outputs."""
@@ -86,7 +103,7 @@ class Measurements:
         if self.split:
             x = x[:, 0::2] + 1j * x[:, 1::2]
         with np.errstate(over="ignore"):
-            x = x * self.unit
+            x = x * self.unit if self.factor is None else x * self.factor[:, np.newaxis] * self.unit
         if not np.isfinite(x).all():
             raise ValueError("x leaves the range of floats: y is too large beside A; rescale one of them")
         return x[:, 0] if self.single else x

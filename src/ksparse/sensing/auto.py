@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 
+from .._threads import limit_blas, ordered_map
 from ..result import Status
 from ..solvers._pursuit import Point
 from ..solvers._run import TimeUp
 from ..solvers.sp import exchange
-from .linear import Linear, Matrix
+from .linear import Linear, Matrix, column_norms
 from .pursue import Watch
 from .reweight import affordable, reweight
 from .size import Sizes, remove
@@ -45,6 +47,7 @@ POLISH = 1e-8  # ... and where nothing is
 ENOUGH = 2.0  # times k log(d/k)
 MANY = 6.0  # instead, for the leap to the largest k, which was wrong once with 2; not tuned
 LITTLE = 0.03
+ALIKE = 0.7  # the cosine of columns that are hard to tell apart; random ones stay below it
 
 Effort = Callable[[list[Point]], list[Point]]
 
@@ -130,11 +133,15 @@ class Search:
         return now
 
     def _reweight(self, points: list[Point]) -> list[Point]:
-        found = []
-        for point in points:
-            assert isinstance(self.system, Matrix)
-            found += self._tidied([reweight(self.system, point, self.k, self._exact)])
-            self._stage([point], found[-1:])
+        """Signal by signal, on all cores."""
+        system, found = self.system, []
+        assert isinstance(system, Matrix)
+        with limit_blas() if len(points) > 1 else nullcontext():
+            runs = ordered_map(lambda point: reweight(system, point, self.k, self._exact), points)
+            for point, (new, products) in zip(points, runs, strict=True):
+                system.products += products
+                found += self._tidied([new])
+                self._stage([point], found[-1:])
         return found
 
     # --- what was found -------------------------------------------------------------------------------------------
@@ -155,7 +162,18 @@ class Search:
         size = point.columns.size
         needed = enough * size * math.log(self.system.d / size) if size else 0.0
         little = LITTLE * self.starts[point.signal].misfit
-        return needed <= self.system.n and (point.misfit <= little or self.watch.reached(point))
+        if needed > self.system.n or (point.misfit > little and not self.watch.reached(point)):
+            return False
+        return not (isinstance(self.system, Matrix) and affordable(self.system) and self._has_doubles(point))
+
+    def _has_doubles(self, point: Point) -> bool:
+        """Whether a column outside is so like one inside that a pursuit may have taken the one for the other."""
+        assert isinstance(self.system, Matrix)
+        inside = self.system.block(point.signal, point.columns).dense()
+        alike = np.abs(inside.conj() @ self.system.A)
+        sizes = np.linalg.norm(inside, axis=1)[:, np.newaxis] * column_norms(self.system.A)
+        alike[:, point.columns] = 0.0
+        return bool((alike > ALIKE * sizes).any())
 
     def _judge(self, points: list[Point], enough: float) -> None:
         """End the signals that are done; of the others take the support of the best size."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._threads import one_blas_thread, ordered_map
+from .._threads import blas_threads, limit_blas, ordered_map
 from ..solvers._pursuit import Point, System, merged, top
 from .columns import Block, Columns, Kept, Products, least_squares, least_squares_together, transposed
 
@@ -22,6 +22,7 @@ Array = NDArray[Any]
 TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
 SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
 TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
+LARGE = 1 << 22  # numbers in a product: more threads are faster
 SAMPLE = 64  # rows are enough to know how long columns are
 AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
 SMALLEST = 1e-120  # a number whose square is no longer safe
@@ -36,6 +37,7 @@ class Linear(System):
         self.n, self.d = shape
         self.room = self.n
         self.check = check
+        self.threads = blas_threads()  # for products with all of A; small ones get one
         self.unfinished: set[int] = set()  # signals whose last fit, step by step, was given up
         self.products = 0  # with all of A or its adjoint, of one vector each
 
@@ -211,6 +213,9 @@ class Matrix(Linear):
 
     def adjoint(self, r: Array) -> Array:
         flat = r.reshape(-1, self.n)
+        if isinstance(self.A, np.ndarray) and len(flat) * self.A.size >= LARGE:
+            with limit_blas(self.threads):
+                return (flat.conj() @ self.A).conj().reshape(*r.shape[:-1], self.d)
         if isinstance(self.A, np.ndarray):
             return (flat.conj() @ self.A).conj().reshape(*r.shape[:-1], self.d)
         return np.ascontiguousarray((self.A.conj().T @ flat.T).T).reshape(*r.shape[:-1], self.d)
@@ -246,7 +251,7 @@ class Matrix(Linear):
             step = max(1, TOGETHER // max(1, size * self.n))
             groups += [members[start : start + step] for start in range(0, len(members), step)]
         fitted: list[Point] = [points[0]] * len(pairs)
-        with one_blas_thread():
+        with limit_blas():
             for group, found in zip(
                 groups, ordered_map(lambda group: self._fit_group([pairs[i] for i in group]), groups), strict=True
             ):
@@ -310,9 +315,17 @@ class Lookahead:
         wanted = np.concatenate([new, others[score[others] > 0.0]]).astype(np.int64)
         system.check()
         system.products += wanted.size
-        more = (np.take(system.A, wanted, axis=1).T.conj() @ system.A).conj() / system.n
+        with limit_blas(system.threads):
+            more = (np.take(system.A, wanted, axis=1).T.conj() @ system.A).conj() / system.n
         self.slot |= dict(zip(wanted.tolist(), range(len(self.rows), len(self.rows) + wanted.size), strict=True))
         self.rows = np.concatenate([self.rows, more])
+
+
+def column_norms(A: Any) -> NDArray[np.float64]:
+    """Of an array or a sparse matrix."""
+    if isinstance(A, np.ndarray):
+        return np.sqrt(np.einsum("ij,ij->j", A, A.conj()).real)
+    return np.sqrt(np.asarray(abs(A).power(2).sum(axis=0)).ravel())
 
 
 def squared_norm(x: Array) -> float:

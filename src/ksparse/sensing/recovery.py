@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._progress import progress
+from .._threads import limit_blas
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number
 from ..result import Progress, Result, Status
 from ..solvers import SOLVERS
@@ -157,9 +158,10 @@ def recover(
         return _one_by_one(given, k, name, algorithm, noise, rng, callback, max_time, verbose)
 
     clock = Clock(max_time, 1)
+    given = given.with_even_columns() if name == "auto" else given
     system = given.system(clock.check)
     noise, residual = (None if value is None else min(value / given.unit, PLENTY) for value in (noise, residual))
-    with progress(verbose, callback) as tell:
+    with progress(verbose, callback) as tell, limit_blas():
         watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
         if isinstance(algorithm, str):
             energy = noise**2 * given.entries / given.n if noise else None  # of a row

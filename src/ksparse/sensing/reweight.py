@@ -39,8 +39,8 @@ def affordable(system: Matrix) -> bool:
     return system.n**2 * system.d * (4 if system.dtype == np.complex128 else 1) <= MOST_WORK
 
 
-def reweight(system: Matrix, start: Point, k: int, exact: Callable[[Point], bool]) -> Point:
-    """The first fit that is `exact`, or the one on the largest coefficients in the end."""
+def reweight(system: Matrix, start: Point, k: int, exact: Callable[[Point], bool]) -> tuple[Point, int]:
+    """The first fit that is `exact`, or the one on the largest coefficients in the end; and the products it took."""
     A = np.asarray(system.A if isinstance(system.A, np.ndarray) else system.A.toarray(), system.dtype)
     y = system.y[start.signal].T
     tried = np.empty(0, np.int64)
@@ -49,7 +49,6 @@ def reweight(system: Matrix, start: Point, k: int, exact: Callable[[Point], bool
     size = np.zeros(system.d)
     for step in range(STEPS):
         system.check()
-        system.products += 2 * system.n
         found = _posterior(A, y, variance)
         if found is None:
             break
@@ -59,12 +58,13 @@ def reweight(system: Matrix, start: Point, k: int, exact: Callable[[Point], bool
             tried = alive[columns]
             [point] = system.fit([start], [tried])
             if exact(point):
-                return point
+                return point, 2 * system.n * (step + 1)
         variance = variance * change**HASTE
         stay = variance > GONE * variance.max()
         if np.count_nonzero(stay) < 0.9 * stay.size:  # a copy for less is not worth it
             A, variance, alive, size = A[:, stay], variance[stay], alive[stay], size[stay]
-    return system.fit([start], [alive[_largest(size, min(k, system.n // 2), SMALL)]])[0]
+    [point] = system.fit([start], [alive[_largest(size, min(k, system.n // 2), SMALL)]])
+    return point, 2 * system.n * (step + 1)
 
 
 def _posterior(
