@@ -34,6 +34,8 @@ def main(argv=None):
     parser.add_argument("--size", type=int, default=4096, help="how many samples the whole signal has")
     parser.add_argument("--out", type=Path, default=Path("docs/sensing/ecg.svg"))
     args = parser.parse_args(argv)
+    if args.size < 256:
+        parser.error("--size must be at least 256")
 
     d = args.size
     seconds = np.arange(d) / RATE

@@ -55,6 +55,8 @@ def main(argv=None):
     parser.add_argument("--signals", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("docs/sensing/many_signals.png"))
     args = parser.parse_args(argv)
+    if args.size < 128 or args.signals < 1:
+        parser.error("--size must be at least 128, --signals at least 1")
     d, p, K = args.size, args.signals, args.size // 32
     k = round(1.5 * K)  # a bound is all that recover is told
     axes = new_axes(size=(10, 7), panels=(2, 2))

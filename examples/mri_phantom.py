@@ -31,6 +31,8 @@ def main(argv=None):
     parser.add_argument("--share", type=float, default=0.2, help="of the frequencies that are measured")
     parser.add_argument("--out", type=Path, default=Path("docs/sensing/mri_phantom.png"))
     args = parser.parse_args(argv)
+    if args.size < 16 or not 0.0 < args.share <= 1.0:
+        parser.error("--size must be at least 16, --share in (0, 1]")
 
     shape = (args.size, args.size)
     truth = signals.phantom(args.size)

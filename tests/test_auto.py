@@ -221,7 +221,8 @@ def test_rungs_and_reach():
     assert auto.rungs(1) == [1]
     assert auto.rungs(20) == [1, 2, 3, 5, 8, 12, 18, 20]
     assert auto.rungs(640)[0] == 10
-    assert [auto.most(k, n) for k, n in ((5, 100), (80, 100), (3, 1))] == [5, 50, 1]
+    cases = ((5, 100, 300), (80, 100, 300), (3, 1, 9), (55, 100, 60))
+    assert [auto.most(*case) for case in cases] == [5, 50, 1, 55]
     system = Matrix(np.ones((10, 20)), np.ones((1, 1, 10)), lambda: None)
     assert affordable(system)
     system.n, system.d = 2560, 10240
@@ -240,3 +241,11 @@ def test_columns_of_different_norms_and_columns_that_are_alike(seed, times):
         found = recover(A, A @ x, 8 * times)
         np.testing.assert_allclose(found.x, x, atol=1e-6)
         np.testing.assert_allclose(found.residual, np.linalg.norm(A @ x - A @ found.x), atol=1e-9)
+    y = alike @ x + 1e-4 * rng.standard_normal(80)
+    known = recover(alike, y, 8 * times, noise=1e-4)
+    assert known.residual < 2e-4 * np.sqrt(80)  # no more is left than noise
+
+
+def test_more_measurements_than_unknowns():
+    A, x = ensembles.gaussian(100, 60, random_state=0), signals.gaussian(60, 55, random_state=1)
+    np.testing.assert_allclose(recover(A, A @ x, 58).x, x, atol=1e-9)

@@ -52,9 +52,9 @@ ALIKE = 0.7  # the cosine of columns that are hard to tell apart; random ones st
 Effort = Callable[[list[Point]], list[Point]]
 
 
-def most(k: int, n: int) -> int:
-    """How many non-zeros are looked for at most."""
-    return min(k, max(1, n // 2))
+def most(k: int, n: int, d: int) -> int:
+    """How many non-zeros are looked for at most: of fewer measurements than unknowns, half as many."""
+    return min(k, d if n >= d else max(1, n // 2))
 
 
 def search(system: Linear, k: int, energy: float | None, watch: Watch) -> tuple[list[Point], list[Status]]:
@@ -81,7 +81,7 @@ class Search:
 
     def __init__(self, system: Linear, k: int, energy: float | None, watch: Watch) -> None:
         self.system, self.k, self.energy, self.watch = system, k, energy, watch
-        self.most = most(k, system.n)
+        self.most = most(k, system.n, system.d)
         self.starts = system.start()
         self.best = list(self.starts)
         self.sizes = [Sizes(system, energy) for _ in self.best]
@@ -162,7 +162,8 @@ class Search:
         size = point.columns.size
         needed = enough * size * math.log(self.system.d / size) if size else 0.0
         little = LITTLE * self.starts[point.signal].misfit
-        if needed > self.system.n or (point.misfit > little and not self.watch.reached(point)):
+        guessed = self.energy is None and point.misfit <= little  # noise that is known is no more than it is
+        if needed > self.system.n or not (guessed or self.watch.reached(point)):
             return False
         return not (isinstance(self.system, Matrix) and affordable(self.system) and self._has_doubles(point))
 

@@ -77,7 +77,7 @@ def _judge(
 ) -> Status | None:
     if not point.misfit <= BLOW_UP * first:
         return Status(
-            "diverged", f"the residual grew in stage {stage}", "scale A to columns of norm one, or use 'auto'"
+            "diverged", f"the residual grew in stage {stage}", "use 'niht' or 'auto', which choose their steps"
         )
     if watch.reached(point):
         return _goal()

@@ -152,7 +152,7 @@ def recover(
     k = check_count(k, "k", high=given.d, high_text="the number of columns of A")
     if check_adjoint:
         given.check_adjoint()
-    _warn_if_too_large(k, given.n, name)
+    _warn_if_too_large(k, given.n, given.d, name)
     if name in convex.PROGRAMS or not isinstance(algorithm, (str, Steps)):
         _refuse_ignored(name, noise=noise, residual=residual, callback=callback, max_time=max_time)
         return _one_by_one(given, k, name, algorithm, noise, rng, callback, max_time, verbose)
@@ -174,6 +174,11 @@ def recover(
                 "conjugate gradients gave up on the fit: columns of A of very different norms, or nearly dependent"
             )
             ends[i] = Status("stalled", message, "scale A's columns, or give A as an array")
+    if residual is not None:
+        for i, end in enumerate(ends):
+            if end == "converged" and not watch.reached(points[i]):
+                message = f"{end.message}, but the residual is above what was asked for"
+                ends[i] = Status("stalled", message, "allow a larger k or residual, or try algorithm='auto'")
     return _recovery(given, system, points, ends, watch, name)
 
 
@@ -198,12 +203,14 @@ def _refuse_ignored(name: str, **settings: Any) -> None:
             raise ValueError(f"algorithm={name!r} has no use for {setting}, got {value!r}; leave it out, or use 'auto'")
 
 
-def _warn_if_too_large(k: int, n: int, name: str) -> None:
+def _warn_if_too_large(k: int, n: int, d: int, name: str) -> None:
     if k < n:
         return
     why = f"k = {k} is not below the number of measurements, {n}: any {n} columns fit y exactly"
     remedy = (
-        f"non-zeros are looked for up to {auto.most(k, n)}" if name == "auto" else "give a smaller k, or measure more"
+        f"non-zeros are looked for up to {auto.most(k, n, d)}"
+        if name == "auto"
+        else "give a smaller k, or measure more"
     )
     warnings.warn(f"{why}; {remedy}", UserWarning, stacklevel=3)
 
