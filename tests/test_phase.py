@@ -474,10 +474,11 @@ def test_pictures(tmp_path):
 def test_the_page_is_true():
     docs = Path(__file__).parent.parent / "docs"
     assert doctest.testfile(str(docs / "phase.md"), module_relative=False) == (0, 7)
-    found = {name: Phase.load(docs / "phase" / f"{name}.json") for name in ("cosamp", "sp", "htp", "omp")}
+    found = {name: Phase.load(docs / "phase" / f"{name}.json") for name in ("cosamp", "sp", "htp", "omp", "auto")}
     for path in (docs / "phase" / "curves.svg", docs / "phase" / "cosamp.svg"):
         assert found["cosamp"].label in path.read_text()
     assert (found["omp"].curve().n[-3:] > found["sp"].curve().n[-3:] + 10).all()  # as the picture shows
+    assert (found["auto"].curve().n < found["sp"].curve().n).all()
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

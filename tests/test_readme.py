@@ -102,7 +102,7 @@ def test_the_page_beside_peers_is_that_of_its_numbers(monkeypatch):
         assert found["ksparse"] <= min(found.values()) * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("name", ["theory", "estimators"])
+@pytest.mark.parametrize("name", ["theory", "estimators", "phase"])
 def test_the_figures_are_those_committed(name, tmp_path):
     pytest.importorskip("matplotlib", reason="figures need the report extra")
     made = load(ROOT / "examples" / f"{name.removesuffix('s')}_figures.py").main(tmp_path)

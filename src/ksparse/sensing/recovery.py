@@ -84,7 +84,9 @@ def recover(
     Parameters
     ----------
     A : array, sparse matrix or `scipy.sparse.linalg.LinearOperator` of shape (n, d), real or complex
-        Arrays of float64 or complex128 are not copied, whatever their order; an operator is never made a matrix.
+        Arrays of float64 or complex128 are not copied, whatever their order (but by "auto" if the norms of its columns
+        differ much, and for eight right-hand sides or more unless the order is Fortran's); an operator is never made a
+        matrix.
     y : array of shape (n,) or (n, p)
         One right-hand side or several, which go through A together.
     k : int
@@ -119,7 +121,7 @@ def recover(
 
     Notes
     -----
-    "auto" looks for at most min(k, n/2) non-zeros, in ways of growing labour until one leaves nothing of y, or noise
+    "auto" looks for at most min(k, n/2) non-zeros (k, if n ≥ d), in ways of growing labour until one leaves nothing, or noise
     and no doubt: subspace pursuits for growing k, each from where the last one ended (for an operator first one at the
     largest k, which takes the fewest products); for an array or a sparse matrix with n²d up to 10⁹ also least squares
     with a variance for every coefficient, sparse Bayesian learning.  That costs up to 80·2n products and finds signals
