@@ -121,12 +121,12 @@ def recover(
 
     Notes
     -----
-    "auto" looks for at most min(k, n/2) non-zeros (k, if n ≥ d), in ways of growing labour until one leaves nothing, or noise
-    and no doubt: subspace pursuits for growing k, each from where the last one ended (for an operator first one at the
-    largest k, which takes the fewest products); for an array or a sparse matrix with n²d up to 10⁹ also least squares
-    with a variance for every coefficient, sparse Bayesian learning.  That costs up to 80·2n products and finds signals
-    with fewer measurements than pursuits that are told K.  Where noise is left, columns are removed again: each costs
-    the logarithm of the number of choices and a price, in units of the noise, known or estimated.
+    "auto" looks for at most min(k, n/2) non-zeros (k, if n ≥ d), in ways of growing labour until one leaves nothing of
+    y, or noise and no doubt: subspace pursuits for growing k, each from where the last one ended (for an operator first
+    one at the largest k, which takes the fewest products); for an array or a sparse matrix with n²d up to 10⁹ also
+    least squares with a variance for every coefficient, sparse Bayesian learning.  That costs up to 80·2n products and
+    finds signals with fewer measurements than pursuits that are told K.  Where noise is left, columns are removed
+    again: each costs the logarithm of the number of choices and a price, in units of the noise, known or estimated.
 
     Examples
     --------
