@@ -34,7 +34,7 @@ from ksparse.sensing import ensembles, signals
 ALL = ("auto", "iht", "niht", "pgd", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp", "stoiht",
        "ht-svrg", "ht-saga", "bp", "lasso", "dantzig")  # fmt: skip
 SAMPLED = ("stoiht", "ht-svrg", "ht-saga")  # they draw rows: real arrays and sparse matrices only
-ROUGH = 2e-3  # where there is noise, auto does not finish a fit by conjugate gradients
+ROUGH = 1e-5  # of fits by conjugate gradients
 GREEDY = ("niht", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,20 +128,20 @@ class Linear(System):
         return squares, bends
 
     def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        if not hasattr(self, "_mean_square"):
-            self._mean_square = self.mean_square()
-        return np.full(len(points), self._mean_square / self.n)
+        return np.full(len(points), self._curvature)
+
+    @cached_property
+    def _curvature(self) -> float:
+        return self.mean_square() / self.n
 
     @abstractmethod
     def mean_square(self) -> float:
         """The mean squared norm of a column."""
 
-    @property
+    @cached_property
     def steepest(self) -> float:
         """σ₁(A*A)/n, by Lanczos' method."""
-        if not hasattr(self, "_steepest"):
-            self._steepest = self._top_eigenvalue() / self.n
-        return self._steepest
+        return self._top_eigenvalue() / self.n
 
     @abstractmethod
     def gram_times(self, v: Array) -> Array:
