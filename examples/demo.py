@@ -1,4 +1,4 @@
-"""Models with at most k features, on data that ships inside scikit-learn: which features, and how good?
+"""Models with at most k features, on data that ships inside scikit-learn, and a signal from few measurements.
 
 python examples/demo.py        (or: make demo)
 """
@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ksparse import KSparseClassifier, KSparseClassifierCV, KSparseRegressor, KSparseRegressorCV
+from ksparse import KSparseClassifier, KSparseClassifierCV, KSparseRegressor, KSparseRegressorCV, recover, sensing
 
 
 def show(title, load, sparse, by_cv, measure, full):
@@ -32,6 +32,15 @@ def show(title, load, sparse, by_cv, measure, full):
     return chosen
 
 
+def recover_a_signal(n=60, d=400, K=12):
+    A = sensing.ensembles.gaussian(n, d, random_state=0)
+    x = sensing.signals.gaussian(d, K, random_state=1)
+    found = recover(A, A @ x, k=3 * K)  # a bound is enough
+    error = abs(found.x - x).max()
+    print(f"\nA signal of {d} numbers, {K} of them not zero, from {n} measurements, told at most {3 * K} non-zeros:")
+    print(f"  {found.support.size} found, largest error {error:.1e}")
+
+
 def main():
     began = time.perf_counter()
     print("Learning (the first run on a machine compiles for some seconds) ...", flush=True)
@@ -39,6 +48,7 @@ def main():
     show("Breast cancer", load_breast_cancer, KSparseClassifier, KSparseClassifierCV, "accuracy", logistic)
     model = show("Diabetes", load_diabetes, KSparseRegressor, KSparseRegressorCV, "R²", LinearRegression())
     print(f"\n{model.summary()}")
+    recover_a_signal()
     print(f"\n{time.perf_counter() - began:.1f} s in all.")
 
 
