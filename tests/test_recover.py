@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import oracle
@@ -29,6 +30,7 @@ from ksparse import (
     minimize,
     recover,
 )
+from ksparse._threads import blas_threads
 from ksparse.sensing import ensembles, signals
 
 ALL = ("auto", "iht", "niht", "pgd", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp", "stoiht",
@@ -613,6 +615,18 @@ def test_input_stays_as_it_is():
         recover(A, Y, 6, algorithm=name)
     np.testing.assert_array_equal(A, before[0])
     np.testing.assert_array_equal(Y, before[1])
+
+
+def test_calls_at_once_leave_the_threads_of_blas_as_they_were():
+    """Each call wants a single thread for a while; who comes first may go last."""
+    A, y, _ = problem()
+    before = blas_threads()
+    alone = recover(A, y, 6, algorithm="sp").x
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: recover(A, y, 6, algorithm="sp").x, range(40)))
+    assert blas_threads() == before
+    for x in found:
+        np.testing.assert_allclose(x, alone, rtol=1e-9)
 
 
 # --- hard cases ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ._jit import threads
@@ -35,13 +36,43 @@ def blas_threads() -> int:
     return max((library.num_threads for library in _blas().lib_controllers), default=1)
 
 
-def limit_blas(count: int = 1) -> Any:
-    """A context in which BLAS uses so many threads.
+_alone = threading.Lock()
+_limits: list[Any] = []  # one entry for everybody who wants a single thread; the first one knows what there was before
 
-    One, where there are threads already, or where NumPy and SciPy take turns: each brings a BLAS of its own, whose
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS has one thread until all who asked for it are done, in whatever order.
+
+    For where there are threads already, or where NumPy and SciPy take turns: each brings a BLAS of its own, whose
     threads wait by spinning, and then hold the cores that the other one needs.
     """
-    return _blas().limit(limits=count)
+    with _alone:
+        _limits.append(_limits[0] if _limits else _blas().limit(limits=1))
+    try:
+        yield
+    finally:
+        with _alone:
+            limit = _limits.pop()
+            if not _limits:
+                limit.restore_original_limits()
+
+
+@contextmanager
+def more_blas_threads(count: int) -> Iterator[None]:
+    """Inside `one_blas_thread`, so many for a large product."""
+    if count > 1:
+        _set_threads(count)
+    try:
+        yield
+    finally:
+        if count > 1:
+            _set_threads(1)
+
+
+def _set_threads(count: int) -> None:
+    for library in _blas().lib_controllers:
+        library.set_num_threads(count)
 
 
 def ordered_map(function: Callable[[Any], T], items: Sequence[Any]) -> Iterator[T]:

@@ -12,13 +12,12 @@ from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
 from .._validate import as_real
-from .linear import Linear, Matrix, column_norms, squared_norm
+from .linear import Linear, Matrix, column_norms, some_rows, squared_norm
 from .operator_system import Operator
 
 Array = NDArray[Any]
 OTHERS = "use 'auto', 'htp', 'cosamp' or 'sp'"
 UNEVEN = 2.0  # norms of columns that differ by more than this factor
-SAMPLE = 256  # rows tell about how long columns are
 ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no rounding
 
 
@@ -66,7 +65,7 @@ class Measurements:
         if isinstance(self.A, LinearOperator):
             return self
         # some rows tell whether it is worth a look at all, and a copy
-        for rows in (self.A[:: max(1, self.n // SAMPLE)], self.A):
+        for rows in (some_rows(self.A), self.A):
             norms = column_norms(rows)
             known = norms[norms > 0.0]
             if not np.isfinite(norms).all() or not known.size or known.max() <= UNEVEN * known.min():

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 
-from .._threads import limit_blas, ordered_map
+from .._threads import ordered_map
 from ..result import Status
 from ..solvers._pursuit import Point
 from ..solvers._run import TimeUp
@@ -136,12 +135,11 @@ class Search:
         """Signal by signal, on all cores."""
         system, found = self.system, []
         assert isinstance(system, Matrix)
-        with limit_blas() if len(points) > 1 else nullcontext():
-            runs = ordered_map(lambda point: reweight(system, point, self.k, self._exact), points)
-            for point, (new, products) in zip(points, runs, strict=True):
-                system.products += products
-                found += self._tidied([new])
-                self._stage([point], found[-1:])
+        runs = ordered_map(lambda point: reweight(system, point, self.k, self._exact), points)
+        for point, (new, products) in zip(points, runs, strict=True):
+            system.products += products
+            found += self._tidied([new])
+            self._stage([point], found[-1:])
         return found
 
     # --- what was found -------------------------------------------------------------------------------------------

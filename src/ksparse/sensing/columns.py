@@ -12,10 +12,10 @@ from ..solvers._pursuit import Columns, find
 
 Array = NDArray[Any]
 DELICATE = 1e-3  # reciprocal condition of a Gram matrix below which normal equations want a correction
+SINGULAR = 1e-10  # the same, below which they lose too much
 CLEAN = 1e-11  # of A_T* y: what may be left of it in a residual
 CHUNK = 256  # rows of which columns are taken at once
 ROWS = 16  # are transposed at once: two cache lines of each column
-SINGULAR = 1e-10  # the same, below which they lose too much
 
 
 class Block:

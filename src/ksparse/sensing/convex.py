@@ -76,8 +76,6 @@ def solve(name: str, A: Any, y: Array, k: int, noise: float | None) -> Result:
     """The k largest entries of a program's solution."""
     if not np.isfinite(A.data if sparse.issparse(A) else A).all():
         raise ValueError("A must be finite, got NaN or infinity; remove or impute it first")
-    if not y.any():
-        return zero(A.shape[1])
     start = time.perf_counter()
     # HiGHS's tolerances are absolute: A in units in which its largest entry is about one, as y is
     unit = 2.0 ** np.frexp(abs(A).max())[1] if abs(A).max() else 1.0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._threads import blas_threads, limit_blas, ordered_map
+from .._threads import blas_threads, more_blas_threads, ordered_map
 from ..solvers._pursuit import Point, System, merged, top
 from .columns import Block, Columns, Kept, Products, least_squares, least_squares_together, transposed
 
@@ -24,7 +24,7 @@ TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: 
 SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
 TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
 LARGE = 1 << 22  # numbers in a product: more threads are faster
-SAMPLE = 64  # rows are enough to know how long columns are
+SAMPLE = 256  # rows are enough to know about how long columns are
 AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
 SMALLEST = 1e-120  # a number whose square is no longer safe
 EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
@@ -33,9 +33,10 @@ EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken fro
 class Linear(System):
     """F(x) = ‖y − Ax‖²/(2n).  ``point.rest`` is the residual, (outputs, n)."""
 
-    def __init__(self, y: Array, shape: tuple[int, int], check: Callable[[], None]) -> None:
+    def __init__(self, A: Any, y: Array, check: Callable[[], None]) -> None:
+        self.A = A
         self.y = y  # (signals, outputs, n)
-        self.n, self.d = shape
+        self.n, self.d = A.shape
         self.room = self.n
         self.check = check
         self.threads = blas_threads()  # for products with all of A; small ones get one
@@ -64,16 +65,12 @@ class Linear(System):
         points = [self.point(i, none, np.empty((y.shape[0], 0), self.dtype), y) for i, y in enumerate(self.y)]
         slopes = self._seen(np.stack([point.rest for point in points]))
         if not np.isfinite(slopes).all():
-            raise ValueError(self.explain_infinite())
+            raise ValueError(explain_infinite(self.A))
         size = float(np.abs(slopes).max()) * self.n
         if size and not SMALLEST < size < 1.0 / SMALLEST:
             what = f"the largest entry of A*y is {size:.1g} for y of size 1, and squares leave the range of floats"
             raise ValueError(f"A has the wrong scale: {what}; divide A by {size:.0e}")
         return [replace(point, slope=slope) for point, slope in zip(points, slopes, strict=True)]
-
-    def explain_infinite(self) -> str:
-        """Why A*y is not finite."""
-        return "A*y is not finite: A holds or gives NaN or infinity, or y is too large; mend A, or rescale both"
 
     def point(self, signal: int, columns: Columns, x: Array, rest: Array) -> Point:
         return Point(signal, columns, x, 0.5 * squared_norm(rest) / self.n, rest)
@@ -168,11 +165,11 @@ class Matrix(Linear):
     """An array or a sparse matrix: columns can be taken out, and fits are direct."""
 
     def __init__(self, A: Any, y: Array, check: Callable[[], None]) -> None:
-        super().__init__(y, A.shape, check)
-        self.A = A
+        super().__init__(A, y, check)
+        self.dense = isinstance(A, np.ndarray)
         self.first = np.empty((0, 0, 0))  # A*y of every signal, once a run has started
         self._kept: list[Kept] = []
-        if not isinstance(A, np.ndarray):
+        if not self.dense:
             self._columns = A.T.tocsr()
         elif len(y) < TRANSPOSE:
             self._kept = [Kept(A) for _ in y]
@@ -185,18 +182,6 @@ class Matrix(Linear):
         points = super().start()
         self.first = np.stack([point.slope for point in points]) * self.n
         return points
-
-    def explain_infinite(self) -> str:
-        A = self.A
-        if isinstance(A, np.ndarray):
-            bad = np.argwhere(~np.isfinite(A))
-        else:
-            at = ~np.isfinite(A.data)
-            bad = np.stack([part[at] for part in A.tocoo().coords], axis=1)
-        if not len(bad):
-            return "A*y is not finite: the numbers are too large; rescale A or y"
-        i, j = bad[0]
-        return f"A must be finite, got {self.A[i, j]} at row {i}, column {j}; remove or impute it first"
 
     def block(self, signal: int, columns: Columns) -> Block:
         return self._kept[signal].block(columns) if self._kept else Block(self._columns[columns])
@@ -214,18 +199,18 @@ class Matrix(Linear):
 
     def adjoint(self, r: Array) -> Array:
         flat = r.reshape(-1, self.n)
-        if isinstance(self.A, np.ndarray) and len(flat) * self.A.size >= LARGE:
-            with limit_blas(self.threads):
-                return (flat.conj() @ self.A).conj().reshape(*r.shape[:-1], self.d)
-        if isinstance(self.A, np.ndarray):
-            return (flat.conj() @ self.A).conj().reshape(*r.shape[:-1], self.d)
-        return np.ascontiguousarray((self.A.conj().T @ flat.T).T).reshape(*r.shape[:-1], self.d)
+        if self.dense:
+            with more_blas_threads(self.threads if len(flat) * self.A.size >= LARGE else 1):
+                image = (flat.conj() @ self.A).conj()
+        else:
+            image = np.ascontiguousarray((self.A.conj().T @ flat.T).T)
+        return image.reshape(*r.shape[:-1], self.d)
 
     def mean_square(self) -> float:
-        if not isinstance(self.A, np.ndarray):
+        if not self.dense:
             return squared_norm(self.A.data) / self.d
-        some = self.A[:: max(1, self.n // SAMPLE)]  # all rows would cost a pass
-        return squared_norm(some) / self.d * (self.n / len(some))
+        some = some_rows(self.A)  # all would cost a pass
+        return sum(map(squared_norm, some)) / self.d * (self.n / len(some))
 
     def gram_times(self, v: Array) -> Array:
         return self.adjoint((self.A @ v)[np.newaxis, np.newaxis])[0, 0]
@@ -240,25 +225,24 @@ class Matrix(Linear):
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
         self.check()
         pairs = [(point.signal, columns) for point, columns in zip(points, supports, strict=True)]
-        if len(pairs) < TRANSPOSE or self._kept:
-            return [self._fit(*pair) for pair in pairs]
-        # alike and small: together, some at a time; the others one by one
+        groups = self._groups(pairs)
+        fitted: dict[int, Point] = {}
+        runs = ordered_map(lambda group: self._fit_group([pairs[i] for i in group]), groups)
+        for group, found in zip(groups, runs, strict=True):
+            fitted |= dict(zip(group, found, strict=True))
+        return [fitted[i] for i in range(len(pairs))]
+
+    def _groups(self, pairs: list[tuple[int, Columns]]) -> list[list[int]]:
+        """Which fits are done together: small ones on as many columns, some at a time."""
         sizes: dict[int, list[int]] = {}
         for i, (_, columns) in enumerate(pairs):
-            small = isinstance(self.A, np.ndarray) and 0 < columns.size**2 * self.n <= SMALL
+            small = self.dense and not self._kept and 0 < columns.size**2 * self.n <= SMALL
             sizes.setdefault(columns.size if small else -1 - i, []).append(i)
         groups = []
         for size, members in sizes.items():
             step = max(1, TOGETHER // max(1, size * self.n))
             groups += [members[start : start + step] for start in range(0, len(members), step)]
-        fitted: list[Point] = [points[0]] * len(pairs)
-        with limit_blas():
-            for group, found in zip(
-                groups, ordered_map(lambda group: self._fit_group([pairs[i] for i in group]), groups), strict=True
-            ):
-                for i, point in zip(group, found, strict=True):
-                    fitted[i] = point
-        return fitted
+        return groups
 
     def _fit_group(self, pairs: list[tuple[int, Columns]]) -> list[Point]:
         if len(pairs) == 1:
@@ -274,8 +258,8 @@ class Matrix(Linear):
 
     def _fit(self, signal: int, columns: Columns) -> Point:
         block = self.block(signal, columns)
-        dense = not self._kept and isinstance(self.A, np.ndarray)
-        gram = self._products[signal].of(columns, block) if dense else block.gram()
+        known = self.dense and not self._kept
+        gram = self._products[signal].of(columns, block) if known else block.gram()
         x, rest = least_squares(block, gram, self.y[signal], self.first[signal][:, columns])
         return self.point(signal, columns, x, rest)
 
@@ -316,10 +300,27 @@ class Lookahead:
         wanted = np.concatenate([new, others[score[others] > 0.0]]).astype(np.int64)
         system.check()
         system.products += wanted.size
-        with limit_blas(system.threads):
+        with more_blas_threads(system.threads):
             more = (np.take(system.A, wanted, axis=1).T.conj() @ system.A).conj() / system.n
         self.slot |= dict(zip(wanted.tolist(), range(len(self.rows), len(self.rows) + wanted.size), strict=True))
         self.rows = np.concatenate([self.rows, more])
+
+
+def some_rows(A: Any) -> Any:
+    """Rows all over a matrix, a few hundred."""
+    return A[:: max(1, A.shape[0] // SAMPLE)]
+
+
+def explain_infinite(A: Any) -> str:
+    """Why A*y is not finite; an operator has said so by itself."""
+    if isinstance(A, np.ndarray):
+        bad = np.argwhere(~np.isfinite(A))
+    else:
+        bad = np.stack([part[~np.isfinite(A.data)] for part in A.tocoo().coords], axis=1)
+    if not len(bad):
+        return "A*y is not finite: the numbers are too large; rescale A or y"
+    i, j = bad[0]
+    return f"A must be finite, got {A[i, j]} at row {i}, column {j}; remove or impute it first"
 
 
 def column_norms(A: Any) -> NDArray[np.float64]:

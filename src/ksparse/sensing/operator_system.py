@@ -26,8 +26,7 @@ class Operator(Linear):
     """Anything with products: fits by conjugate gradients on the normal equations."""
 
     def __init__(self, A: Any, y: Array, check: Callable[[], None]) -> None:
-        super().__init__(y, A.shape, check)
-        self.A = A
+        super().__init__(A, y, check)
         self._scales: dict[int, float] = {}
 
     def forward(self, points: Sequence[Any], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..result import Status
-from ..solvers._pursuit import PATIENCE, Point, Steps
+from ..solvers._pursuit import PATIENCE, Course, Point, Steps
 from ..solvers._run import Clock, TimeUp
 from .linear import Linear
 
@@ -43,8 +43,7 @@ class Watch:
 def pursue(steps: Steps, system: Linear, k: int, watch: Watch) -> tuple[list[Point], list[Status]]:
     """Every signal's point, and how its run ended; the best point of a run that did not converge."""
     now = system.start()
-    best, since = list(now), [0] * len(now)
-    first = [point.misfit for point in now]
+    courses = [Course(point, point.misfit) for point in now]
     ends: list[Status | None] = [_goal() if watch.reached(point) else None for point in now]
     watch.stage(now, system.products, 0)
     try:
@@ -57,10 +56,7 @@ def pursue(steps: Steps, system: Linear, k: int, watch: Watch) -> tuple[list[Poi
             for i, point in zip(active, steps.advance(system, k, [now[i] for i in active]), strict=True):
                 before, now[i] = now[i], point
                 changes += point.entered(before)
-                since[i] = 0 if point.misfit < best[i].misfit else since[i] + 1
-                if point.misfit < best[i].misfit:
-                    best[i] = point
-                ends[i] = _judge(steps, before, point, first[i], since[i], watch, stage)
+                ends[i] = _judge(courses[i].take(steps, before, point), point, courses[i].first, watch, stage)
             stopped = watch.stage(now, system.products, changes)
             if stopped is not None:
                 ends = [stopped if end is None else end for end in ends]
@@ -69,23 +65,20 @@ def pursue(steps: Steps, system: Linear, k: int, watch: Watch) -> tuple[list[Poi
         left = Status("time limit", f"max_time = {watch.clock.limit:g} s is over", "give more time")
     except KeyboardInterrupt:
         left = Status("interrupted", "Ctrl-C")
-    return best, [left if end is None else end for end in ends]
+    return [course.best for course in courses], [left if end is None else end for end in ends]
 
 
-def _judge(
-    steps: Steps, before: Point, point: Point, first: float, since: int, watch: Watch, stage: int
-) -> Status | None:
+def _judge(end: str | None, point: Point, first: float, watch: Watch, stage: int) -> Status | None:
     if not point.misfit <= BLOW_UP * first:
-        return Status(
-            "diverged", f"the residual grew in stage {stage}", "use 'niht' or 'auto', which choose their steps"
-        )
+        remedy = "use 'niht' or 'auto', which choose their steps"
+        return Status("diverged", f"the residual grew in stage {stage}", remedy)
     if watch.reached(point):
         return _goal()
-    if steps.settled(before, point, first):
-        return Status("converged", f"stage {stage} left the support as it was")
-    if since >= PATIENCE:
-        remedy = "try algorithm='auto', or a larger k"
-        return Status("stalled", f"no stage of the last {PATIENCE} made the residual smaller", remedy)
+    if end == "converged":
+        return Status(end, f"stage {stage} left the support as it was")
+    if end == "stalled":
+        message = f"no stage of the last {PATIENCE} made the residual smaller"
+        return Status(end, message, "try algorithm='auto', or a larger k")
     return None
 
 

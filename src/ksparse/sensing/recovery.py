@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._progress import progress
-from .._threads import limit_blas
+from .._threads import one_blas_thread
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number
 from ..result import Progress, Result, Status
 from ..solvers import SOLVERS
@@ -35,6 +35,7 @@ class Recovery(Result):
     Attributes
     ----------
     x : array of shape (d,), of several right-hand sides (d, p); complex if A or y is
+        The best point that a run met; `history` is that of its steps.
     support : array of int; of several right-hand sides a list of them, unless they share one
     objective : float or array of shape (p,)
         ‖y − Ax‖²/(2n).
@@ -163,7 +164,7 @@ def recover(
     given = given.with_even_columns() if name == "auto" else given
     system = given.system(clock.check)
     noise, residual = (None if value is None else min(value / given.unit, PLENTY) for value in (noise, residual))
-    with progress(verbose, callback) as tell, limit_blas():
+    with progress(verbose, callback) as tell, one_blas_thread():
         watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
         if isinstance(algorithm, str):
             energy = noise**2 * given.entries / given.n if noise else None  # of a row
@@ -272,14 +273,14 @@ def _one_by_one(
     found: list[Result] = []
     with progress(verbose, callback) as tell:
         for y in given.right_sides():
-            if name in convex.PROGRAMS:
+            if not y.any():
+                found.append(convex.zero(given.d))
+            elif name in convex.PROGRAMS:
                 found.append(convex.solve(name, given.A, y, k, None if noise is None else noise / given.unit))
-            elif y.any():
+            else:
                 found.append(
                     minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)
                 )
-            else:
-                found.append(convex.zero(given.d))
     x = np.stack([result.x for result in found], axis=1)
     residuals = given.residuals(list((given.y - given.A @ x).T[:, np.newaxis]))
     x, ends = given.signals(x), tuple(result.status for result in found)

@@ -18,9 +18,7 @@ from .linear import Linear, Matrix
 # edge of what was tried: 3 to 6, 4 to 9, 1 to 4.  Of pure noise 2 in 100 get a column.
 PRICE_KNOWN = 6.0  # where the noise is known
 PRICE_GUESSED = 9.0  # where it is estimated, ...
-PRICE_FIRST = (
-    1.0  # ... from a support that is rather too large; where signal is left in the noise, all seems to be noise
-)
+PRICE_FIRST = 1.0  # ... from a support that is rather too large: signal left in the noise makes all seem noise
 TOGETHER = 64  # columns from which on more than one is removed at once
 
 

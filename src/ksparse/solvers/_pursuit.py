@@ -119,6 +119,24 @@ class Steps(ABC):
         return still and abs(before.misfit - after.misfit) <= self.tol * max(after.misfit, 1e-30 * first)
 
 
+@dataclass
+class Course:
+    """How the run of a signal goes: its best point, and for how many steps there was none better."""
+
+    best: Point
+    first: float  # the misfit of the start
+    since: int = 0
+
+    def take(self, steps: Steps, before: Point, after: Point) -> str | None:
+        """Follow a step; "converged" or "stalled" if it was the last."""
+        self.since = 0 if after.misfit < self.best.misfit else self.since + 1
+        if self.since == 0:
+            self.best = after
+        if steps.settled(before, after, self.first):
+            return "converged"
+        return "stalled" if self.since >= PATIENCE else None
+
+
 class Pursuit(Steps):
     """A solver for `minimize` too, which needs no more than these steps."""
 
@@ -148,22 +166,20 @@ class Pursuit(Steps):
         if not (self.any_loss or getattr(problem.loss, "quadratic", False)):
             raise ValueError(f"{self.name} is for loss='squared'; GraSP and GraHTP are for all losses")
         system = Refits(problem, slots, clock)
-        points = system.start()
-        yield system.record(points[0], points[0])
-        first, best, since = points[0].misfit, points[0], 0
+        [point] = system.start()
+        yield system.record(point, point)
+        course = Course(point, point.misfit)
         while True:
-            before, points = points, self.advance(system, system.k, points)
-            since = 0 if points[0].misfit < best.misfit else since + 1
-            best = points[0] if points[0].misfit < best.misfit else best
-            done = self.settled(before[0], points[0], first)
-            record = system.record(before[0], best if done else points[0])
-            if done:
-                change = abs(points[0].misfit - before[0].misfit)
+            before, [point] = point, self.advance(system, system.k, [point])
+            end = course.take(self, before, point)
+            record = system.record(before, course.best if end == "converged" else point)
+            if end == "converged":
+                change = abs(point.misfit - before.misfit)
                 message = f"step {system.steps} changed the objective by {change:.2g} and the support not at all"
-                record = record._replace(status=Status("converged", message))
-            elif since >= PATIENCE:
+                record = record._replace(status=Status(end, message))
+            elif end == "stalled":
                 message = f"no stage of the last {PATIENCE} lowered the objective"
-                record = record._replace(status=Status("stalled", message, self.remedies["stalled"]))
+                record = record._replace(status=Status(end, message, self.remedies[end]))
             yield record
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:

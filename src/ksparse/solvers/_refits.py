@@ -39,7 +39,7 @@ class Refits(System):
         self.ground.check()
         slopes = np.empty((len(points), 1, self.d))
         for slope, point in zip(slopes, points, strict=True):
-            slope[0] = -self._gradient(point.rest)
+            slope[0] = -self._seen(point.rest)[0]
             slope[0, self.problem.kept] = 0.0  # they are in already
         return slopes
 
@@ -94,9 +94,7 @@ class Refits(System):
     def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
         if self.ground.quadratic:
             return np.full(len(points), float(self.ground.spread.mean()) + self.problem.l2)
-        self.ground.passes += len(points)
-        own = [self.ground.means(point.rest.slope, point.rest.bend)[2].mean() for point in points]
-        return np.array(own) + self.problem.l2
+        return np.array([self._seen(point.rest)[1].mean() for point in points]) + self.problem.l2
 
     @property
     def steepest(self) -> float:
@@ -119,18 +117,19 @@ class Refits(System):
         kept = self.problem.kept.size
         return Point(0, fit.columns[kept:], fit.x[np.newaxis, kept:], fit.objective, fit)
 
-    def _gradient(self, fit: Fit) -> NDArray[np.float64]:
+    def _seen(self, fit: Fit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """∇F, and, unless it is the same everywhere, the curvature of every column: in one pass."""
         if fit.seen is None:
             self.ground.passes += 1
-            gradient, _, _ = self.ground.means(fit.slope, NONE)
+            gradient, _, own = self.ground.means(fit.slope, NONE if self.ground.quadratic else fit.bend)
             gradient[fit.columns] += self.problem.l2 * fit.x
-            fit.seen = gradient, NONE
-        return fit.seen[0]
+            fit.seen = gradient, own
+        return fit.seen
 
     def _on_kept(self, fit: Fit) -> tuple[NDArray[np.float64], float]:
         """−∇F on the kept columns and for the intercept."""
         pull = -float(fit.slope.mean()) if self.problem.intercept else 0.0
-        return -self._gradient(fit)[self.problem.kept], pull
+        return -self._seen(fit)[0][self.problem.kept], pull
 
     def record(self, before: Point, now: Point) -> Record:
         """Put the point into the slots, and say what happened."""
