@@ -21,6 +21,7 @@ LAYERS = [
     {"_minimize", "_progress"},
     {"_style", "sources", "theory"},
     {"estimators", "sensing"},
+    {"paper"},
     {"_commands"},
     {"cli"},
 ]
@@ -39,6 +40,7 @@ EXTRA = {
     "cli": {"typer"},
     "sources": {"sklearn"},
     "estimators": {"joblib", "sklearn"},
+    "paper": {"jinja2", "matplotlib", "sklearn"},
     "sensing": {"joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 

@@ -23,6 +23,12 @@ STYLE = {
     "classic": Line(ORANGE, "--"),
     "jain": Line(GREEN, "-."),
     "iht": Line(ORANGE, "-"),
+    "pgd": Line(GREEN, "--"),
+    "ht-svrg": Line(BLUE, "-"),
+    "ht-saga": Line(SKY, "-."),
+    "auto": Line(BLACK, "-"),
+    "sp": Line(YELLOW, "--"),
+    "htp": Line(PURPLE, "-."),
     "cosamp": Line(PURPLE, "-"),
     "printed": Line(ORANGE, "--"),
 }

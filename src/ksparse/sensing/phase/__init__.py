@@ -6,13 +6,13 @@ one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_a
 survives a kill.
 """
 
-from ._experiment import Experiment
+from ._experiment import Experiment, stream
 from ._fit import wilson
 from ._grid import make_grid
 from ._lab import RESULTS, collect, read, run, run_all
-from ._ledger import Ledger
+from ._ledger import Ledger, read_records
 from ._parallel import Pool
-from ._report import write_report
+from ._report import write_report, write_whole
 from ._result import Curve, MinimumN, Phase
 from ._search import minimum_n
 from ._threshold import donoho_tanner
@@ -30,8 +30,11 @@ __all__ = [
     "make_grid",
     "minimum_n",
     "read",
+    "read_records",
     "run",
     "run_all",
+    "stream",
     "wilson",
     "write_report",
+    "write_whole",
 ]

@@ -133,7 +133,7 @@ class Experiment:
         }
 
     def _stream(self, *what: Any) -> np.random.Generator:
-        return _stream(self.seed, describe(self.signal, "signal"), self.d, *what)
+        return stream(self.seed, describe(self.signal, "signal"), self.d, *what)
 
     def key(self, n: int, K: int, trial: int) -> tuple[str, str, int, int, int]:
         return self.settings["algorithm"], self.k, K, n, trial
@@ -155,10 +155,10 @@ def _solve(algorithm: Any, A: Any, y: Any, k: int, noise: float | None, rng: np.
 @functools.lru_cache(maxsize=2)  # the trials of a cell may share their matrix
 def _matrix(ensemble: Any, d: int, seed: int, n: int, K: int, trial: int | None) -> Any:
     draw = _drawer(ensemble, "ensemble", ENSEMBLES)
-    return draw(n, d, random_state=_stream(seed, "matrix", describe(ensemble, "ensemble"), d, n, K, trial))
+    return draw(n, d, random_state=stream(seed, "matrix", describe(ensemble, "ensemble"), d, n, K, trial))
 
 
-def _stream(*what: Any) -> np.random.Generator:
+def stream(*what: Any) -> np.random.Generator:
     """A generator whose seed is a digest of these words and numbers: the same on every machine."""
     digest = hashlib.sha256(json.dumps(what).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))

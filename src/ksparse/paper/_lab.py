@@ -1,0 +1,124 @@
+"""What every figure is given: a preset, workers, and a file of trials that survives a kill."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..sensing.phase import Ledger, Pool, collect, read_records
+
+PRESETS = {
+    "quick": "coarse grids and few trials, every figure drawn: minutes",
+    "standard": "100 trials on the paper's grids: an hour or two",
+    "full": "1000 trials, as in the paper: a day",
+}
+VERDICTS = ("agrees", "differs", "open")
+
+Item = dict[str, Any]  # the parameters of a trial: names and plain numbers or texts
+Summary = dict[str, Any]  # what a figure's trials amount to, plain enough for JSON
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper beside what came out here.
+
+    A verdict is "agrees", "differs" or "open" (the trials that were run cannot tell).  Where we differ, `reason` says
+    by how much and what the likely reason is.
+    """
+
+    claim: str
+    paper: str
+    ours: str
+    verdict: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.verdict in VERDICTS, self.verdict
+
+
+@dataclass
+class Lab:
+    """The trials of figures, done in parallel and written down as they come.
+
+    Parameters
+    ----------
+    preset : one of PRESETS
+    out : folder
+        Trials are in ``out/results/figure<NUMBER>.jsonl``.
+    pool : Pool
+    seed : int
+    context : dict
+        What trials need and records do not hold, such as the folder of a data set: arguments for every trial that has
+        a parameter of that name.
+    """
+
+    preset: str
+    out: Path
+    pool: Pool
+    seed: int = 0
+    context: dict[str, Any] = field(default_factory=dict)
+    verbose: bool = True
+
+    def path(self, figure: ModuleType) -> Path:
+        return self.out / "results" / f"figure{figure.NUMBER}.jsonl"
+
+    def settings(self) -> Item:
+        """In front of every record."""
+        from .. import __version__
+
+        return {"version": __version__, "seed": self.seed}
+
+    def open(self, figure: ModuleType) -> Ledger:
+        """The file of a figure's trials."""
+        self.path(figure).parent.mkdir(parents=True, exist_ok=True)
+        return Ledger(self.path(figure), figure.KEY, figure.KEEP, functools.partial(_check, self.settings()))
+
+    def collect(self, figure: ModuleType, items: Iterable[Item], ledger: Ledger, verbose: bool | None = None) -> None:
+        """Make the trials of these items that the file does not hold."""
+        missing = [(item,) for item in items if tuple(item[name] for name in figure.KEY) not in ledger]
+        show = self.verbose if verbose is None else verbose
+        collect(self.worker(figure), missing, ledger, self.pool, label=f"figure {figure.NUMBER}", verbose=show)
+
+    def worker(self, figure: ModuleType) -> Callable[[Item], Item]:
+        return functools.partial(_record, figure.trial, self.settings(), self.context)
+
+    def records(self, figure: ModuleType) -> Iterator[Item]:
+        return read_records(self.path(figure))
+
+
+def _record(trial: Callable[..., Item], settings: Item, context: dict[str, Any], item: Item) -> Item:
+    """The record of a trial: settings, parameters, outcome."""
+    import inspect
+
+    wanted = inspect.signature(trial).parameters
+    extra = {name: value for name, value in {**settings, **context}.items() if name in wanted}
+    return {**settings, **item, **trial(**item, **extra)}
+
+
+class OtherSettings(ValueError):
+    """Trials that do not belong together."""
+
+
+def _check(settings: Item, record: Item) -> None:
+    for name, here in settings.items():
+        if record.get(name) != here:
+            raise OtherSettings(f"{name} is {record.get(name)!r} there and {here!r} here")
+
+
+def write_summary(path: Path, summary: Summary) -> None:
+    from ..sensing.phase import write_whole
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(summary, separators=(",", ":"), allow_nan=False) + "\n").encode())
+
+
+def significant(values: Sequence[float], digits: int = 4) -> list[float | None]:
+    """Numbers short enough to be kept: so many digits; None for what is not finite."""
+    import math
+
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
