@@ -45,7 +45,13 @@ CONFIG = {
 def items(config: Config) -> list[Item]:
     """Trials of the kind that a run makes, and about as many: which ones depends on their outcomes."""
     return [
-        {"algorithm": algorithm, "signal": "gaussian", "K": K, "n": min(D, 9 * K + 40 + 2 * config.step * i), "trial": t}
+        {
+            "algorithm": algorithm,
+            "signal": "gaussian",
+            "K": K,
+            "n": min(D, 9 * K + 40 + 2 * config.step * i),
+            "trial": t,
+        }
         for algorithm in NAMES
         for K in config.K
         for i in range(4)
@@ -114,11 +120,15 @@ def summarise(records: Iterable[Item]) -> Summary:
         tried = sorted({K for name, K, _ in cells if name == algorithm})
         if tried:
             found[algorithm] = {"K": tried, "trials": trials}
-            found[algorithm] |= {f"{level:.2f}": [_least(cells, algorithm, K, level, trials) for K in tried] for level in LEVELS}
+            found[algorithm] |= {
+                f"{level:.2f}": [_least(cells, algorithm, K, level, trials) for K in tried] for level in LEVELS
+            }
     return found
 
 
-def _least(cells: dict[tuple[str, int, int], list[bool]], algorithm: str, K: int, level: float, trials: int) -> int | None:
+def _least(
+    cells: dict[tuple[str, int, int], list[bool]], algorithm: str, K: int, level: float, trials: int
+) -> int | None:
     good = [
         n
         for (name, sparsity, n), outcomes in cells.items()
@@ -197,4 +207,6 @@ def _on_top(summary: Summary, level: float) -> Claim:
         return Claim(claim, "nearly on top", "no K where both reach the level", "open", "more trials are needed")
     ours = f"HT-SVRG − PGD: {gaps.mean():+.1f} measurements in the mean over {gaps.size} K, from {gaps.min():+.0f} to {gaps.max():+.0f}"
     good = abs(gaps.mean()) <= CLOSE
-    return Claim(claim, "nearly on top", ours, "agrees" if good else "differs", "" if good else "more than the grid's step")
+    return Claim(
+        claim, "nearly on top", ours, "agrees" if good else "differs", "" if good else "more than the grid's step"
+    )

@@ -103,7 +103,9 @@ def _variants(summary: Summary, fixed: str, value: int) -> Any:
         ax.plot(x, 100 * found.rate[cells], label=name, markersize=4, **style)
         ax.fill_between(x, 100 * low, 100 * high, color=style["color"], alpha=0.12, linewidth=0)
     if fixed == "K":
-        ax.plot([AT], [100 * RATE], marker="*", color="black", markersize=12, linestyle="none", label="the paper's number")
+        ax.plot(
+            [AT], [100 * RATE], marker="*", color="black", markersize=12, linestyle="none", label="the paper's number"
+        )
     _label(ax, fixed)
     ax.set_title(f"{fixed} = {value}; bands: 95%", fontsize=9)
     ax.legend(fontsize=8, loc="best", frameon=False)
@@ -128,7 +130,9 @@ def _eighty(found: dict[tuple[str, str], Phase]) -> Claim:
     line = standard.K == SPARSITY
     one = Phase(standard.settings, *(a[line] for a in (standard.n, standard.K, standard.trials, standard.successes)))
     place = float(one.curve(RATE, by="K").n[0])
-    rates = "; ".join(f"{name}: {_rate(each, SPARSITY, AT):.0%}" for each, name in zip(found.values(), VARIANTS.values(), strict=True))
+    rates = "; ".join(
+        f"{name}: {_rate(each, SPARSITY, AT):.0%}" for each, name in zip(found.values(), VARIANTS.values(), strict=True)
+    )
     ours = f"{RATE:.0%} at n = {place:.0f} (last iterate, Gaussian amplitudes). At n = {AT}: {rates}"
     reason = (
         "The paper says neither which iterate becomes the next snapshot nor how amplitudes are drawn, and it ran one "
@@ -143,7 +147,8 @@ def _reliably(found: dict[tuple[str, str], Phase], grid: Phase) -> Claim:
     line = found["ht-svrg", "gaussian"]
     own = _rate(line, RELIABLE, MEASUREMENTS)
     rates = "; ".join(
-        f"{name}: {_rate(each, RELIABLE, MEASUREMENTS):.0%}" for each, name in zip(found.values(), VARIANTS.values(), strict=True)
+        f"{name}: {_rate(each, RELIABLE, MEASUREMENTS):.0%}"
+        for each, name in zip(found.values(), VARIANTS.values(), strict=True)
     )
     least = min([own, *grid.rate[cells]])
     ours = f"at least {least:.0%} for K up to {RELIABLE}. At K = {RELIABLE}: {rates}"
