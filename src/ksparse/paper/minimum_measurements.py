@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._progress import counter
 from ..sensing.phase import Ledger
 from . import phase_transitions
 from ._lab import Claim, Item, Lab, Summary
@@ -18,9 +20,9 @@ __all__ = ["trial"]
 NUMBER = "3"
 TITLE = "Minimum number of measurements to achieve 95% and 99% percentage of success"
 TEXT = (
-    "For each signal sparsity K, we look for the number of measurements n0 where 90 percents of success are achieved. Then "
-    "we carefully enlarge n0 with step size 1. We find that n is almost linear with K. Especially, the curve of HT-SVRG is "
-    "nearly on top of that of PGD."
+    "For each signal sparsity K, we look for the number of measurements n0 where 90 percents of success are achieved. "
+    "Then we carefully enlarge n0 with step size 1. We find that n is almost linear with K. Especially, the curve of "
+    "HT-SVRG is nearly on top of that of PGD."
 )
 NEEDS = ("1",)
 KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
@@ -61,12 +63,15 @@ def items(config: Config) -> list[Item]:
 
 def run(lab: Lab, ledger: Ledger) -> None:
     """All walks side by side: in every round each of them asks for the next trials of the cell where it stands."""
-    config, me = CONFIG[lab.preset], phase_transitions
-    summary = me.summarise(lab.records(me))
+    config = CONFIG[lab.preset]
+    summary = phase_transitions.summarise(lab.records(phase_transitions))
     walks = [Walk(algorithm, K, start(summary, algorithm, K), config) for algorithm in NAMES for K in config.K]
-    while any(wanted := [walk.wants(ledger) for walk in walks]):
-        lab.collect(_this(), [item for batch in wanted for item in batch], ledger, verbose=False)
-        lab.tell(f"figure {NUMBER}: {sum(not batch for batch in wanted)} of {len(walks)} searches done")
+    done = 0
+    with counter(f"figure {NUMBER}: searches", len(walks), lab.verbose) as advance:
+        while any(wanted := [walk.wants(ledger) for walk in walks]):
+            advance(-done + (done := sum(not batch for batch in wanted)))
+            batch = [item for batch in wanted for item in batch]
+            lab.collect(sys.modules[__name__], batch, ledger, verbose=False)
 
 
 def start(summary: Summary, algorithm: str, K: int) -> int:
@@ -205,7 +210,8 @@ def _on_top(summary: Summary, level: float) -> Claim:
     gaps = np.array([svrg[K] - pgd[K] for K in svrg if K in pgd])
     if not gaps.size:
         return Claim(claim, "nearly on top", "no K where both reach the level", "open", "more trials are needed")
-    ours = f"HT-SVRG − PGD: {gaps.mean():+.1f} measurements in the mean over {gaps.size} K, from {gaps.min():+.0f} to {gaps.max():+.0f}"
+    ours = f"HT-SVRG − PGD: {gaps.mean():+.1f} measurements in the mean over {gaps.size} K"
+    ours += f", from {gaps.min():+.0f} to {gaps.max():+.0f}"
     good = abs(gaps.mean()) <= CLOSE
     return Claim(
         claim, "nearly on top", ours, "agrees" if good else "differs", "" if good else "more than the grid's step"

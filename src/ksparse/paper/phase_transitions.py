@@ -57,25 +57,24 @@ def trial(seed: int, algorithm: str, signal: str, K: int, n: int, trial: int) ->
 
 def summarise(records: Iterable[Item]) -> Summary:
     """Counts of every cell, by algorithm and signal; and by which rules trials ended."""
-    cells: dict[str, dict[tuple[int, int], list[int]]] = {}
+    cells: dict[str, dict[tuple[int, int], list[bool]]] = {}
     rules: dict[str, dict[str, int]] = {}
     for record in records:
         name = f"{record['algorithm']} {record['signal']}"
-        cell = cells.setdefault(name, {}).setdefault((record["K"], record["n"]), [0, 0])
-        cell[0] += 1
-        cell[1] += record["success"]
+        cells.setdefault(name, {}).setdefault((record["K"], record["n"]), []).append(record["success"])
         count = rules.setdefault(name, {})
         count[record["rule"]] = count.get(record["rule"], 0) + 1
-    return {
-        name: {
-            "K": [K for K, _ in sorted(cells[name])],
-            "n": [n for _, n in sorted(cells[name])],
-            "trials": [cells[name][cell][0] for cell in sorted(cells[name])],
-            "successes": [cells[name][cell][1] for cell in sorted(cells[name])],
+    found: Summary = {}
+    for name in sorted(cells):
+        keys = sorted(cells[name])
+        found[name] = {
+            "K": [K for K, _ in keys],
+            "n": [n for _, n in keys],
+            "trials": [len(cells[name][key]) for key in keys],
+            "successes": [sum(cells[name][key]) for key in keys],
             "rules": dict(sorted(rules[name].items())),
         }
-        for name in sorted(cells)
-    }
+    return found
 
 
 def phase(summary: Summary, algorithm: str, signal: str = "gaussian") -> Phase:

@@ -16,8 +16,8 @@ __all__ = ["summarise", "trial"]
 NUMBER = "2"
 TITLE = "Percentage of success of HT-SVRG against the number of measurements and the sparsity"
 TEXT = (
-    "To ensure that 80% percents of the 16-sparse signals are recovered, we have to collect 175 measurements. Using 232 "
-    "measurements, any signal whose sparsity is 22 or less can be reliably recovered."
+    "To ensure that 80% percents of the 16-sparse signals are recovered, we have to collect 175 measurements. Using "
+    "232 measurements, any signal whose sparsity is 22 or less can be reliably recovered."
 )
 NEEDS = ("1",)
 KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
