@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ._commands import AsJson, errors, print_json
+from ._commands.paper import paper
 from ._commands.phase import phase
 
 app = typer.Typer(
@@ -166,6 +167,7 @@ def _number(value: float | None) -> str:
 
 
 app.command()(phase)
+app.command()(paper)
 
 
 if __name__ == "__main__":

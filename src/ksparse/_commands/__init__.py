@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +26,23 @@ def errors() -> Iterator[None]:
     except MemoryError:
         print("error: the data do not fit into memory", file=sys.stderr)
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def long_run(out: Path) -> Iterator[None]:
+    """What may end a run of many trials: Ctrl-C, a lost worker, a disk; and notes on the way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except RuntimeError as error:  # a worker died
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except OSError as error:
+            raise ValueError(f"{error.filename or out} cannot be written ({error.strerror})") from None
 
 
 def print_json(facts: Any) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from . import AsJson, errors, print_json
+from . import AsJson, errors, long_run, print_json
 
 
 def phase(
@@ -43,26 +41,14 @@ def phase(
 
     Killed or stopped, the same command goes on where it was, and ends with the same files.
     """
-    with errors(), warnings.catch_warnings():
+    with errors(), long_run(out):
         from ..sensing import phase as lab
 
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
         grid = lab.make_grid(d, values(n, "--n"), values(K, "--K"), values(delta, "--delta"), values(rho, "--rho"))
         names = list(dict.fromkeys(algorithm or ["htp"]))
         experiments = [lab.Experiment(name, ensemble, signal, d, k, noise_db, matrix, success, seed) for name in names]
-        try:
-            found = lab.run_all(
-                experiments, grid, trials=trials, jobs=jobs, out=out, resume=resume, verbose=not quiet
-            )  # fmt: skip
-            files = [out / lab.RESULTS, *lab.write_report(found, out)]
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
-        except RuntimeError as error:  # a worker died
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(1) from None
-        except OSError as error:
-            raise ValueError(f"{error.filename or out} cannot be written ({error.strerror})") from None
+        found = lab.run_all(experiments, grid, trials=trials, jobs=jobs, out=out, resume=resume, verbose=not quiet)
+        files = [out / lab.RESULTS, *lab.write_report(found, out)]
     if as_json:
         print_json(
             {"files": [str(f) for f in files], "algorithms": [{**p.to_dict(), "table": p.rows()} for p in found]}

@@ -14,7 +14,7 @@ items(config)
     the parameters of every trial, a dict each;
 trial(seed, **item)
     makes one of them and returns its outcome, a dict;
-run(lab), optionally
+run(lab, ledger), optionally
     where trials depend on the outcome of others;
 summarise(records)
     what the trials amount to: this is what is kept and drawn;
@@ -23,3 +23,7 @@ plot(summaries)
 claims(summaries)
     statements of the paper beside what came out.
 """
+
+from ._run import FIGURES, draw, run
+
+__all__ = ["FIGURES", "draw", "run"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
+import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import Ledger, Pool, collect, read_records
+from ..sensing.phase import Ledger, Pool, collect, read_records, tell_mended
 
 PRESETS = {
     "quick": "coarse grids and few trials, every figure drawn: minutes",
@@ -52,6 +53,8 @@ class Lab:
         Trials are in ``out/results/figure<NUMBER>.jsonl``.
     pool : Pool
     seed : int
+    digits : str
+        The name of the set of digits.
     context : dict
         What trials need and records do not hold, such as the folder of a data set: arguments for every trial that has
         a parameter of that name.
@@ -61,6 +64,7 @@ class Lab:
     out: Path
     pool: Pool
     seed: int = 0
+    digits: str = ""
     context: dict[str, Any] = field(default_factory=dict)
     verbose: bool = True
 
@@ -73,16 +77,33 @@ class Lab:
 
         return {"version": __version__, "seed": self.seed}
 
-    def open(self, figure: ModuleType) -> Ledger:
-        """The file of a figure's trials."""
-        self.path(figure).parent.mkdir(parents=True, exist_ok=True)
-        return Ledger(self.path(figure), figure.KEY, figure.KEEP, functools.partial(_check, self.settings()))
+    def open(self, figure: ModuleType, fresh: bool = False) -> Ledger:
+        """The file of a figure's trials, mended if need be; `fresh` sets an old one aside."""
+        path = self.path(figure)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            ledger = Ledger(path, figure.KEY, figure.KEEP, functools.partial(_check, self.settings()), fresh=fresh)
+        except OSError as error:
+            raise ValueError(f"out must be a folder that can be written, got '{self.out}' ({error.strerror})") from None
+        except OtherSettings as error:
+            raise ValueError(
+                f"{path} holds trials of other settings: {error}. Give another folder, or resume=False (--no-resume), "
+                "which sets the old results aside"
+            ) from None
+        tell_mended(ledger, self.verbose)
+        return ledger
 
     def collect(self, figure: ModuleType, items: Iterable[Item], ledger: Ledger, verbose: bool | None = None) -> None:
         """Make the trials of these items that the file does not hold."""
-        missing = [(item,) for item in items if tuple(item[name] for name in figure.KEY) not in ledger]
+        missing = [(item,) for item in items if _key(figure, item) not in ledger]
         show = self.verbose if verbose is None else verbose
         collect(self.worker(figure), missing, ledger, self.pool, label=f"figure {figure.NUMBER}", verbose=show)
+
+    def missing(self, figure: ModuleType, items: Iterable[Item]) -> list[Item]:
+        """Those that are not on disk yet."""
+        path = self.path(figure)
+        known = {_key(figure, record) for record in read_records(path)} if path.exists() else set()
+        return [item for item in items if _key(figure, item) not in known]
 
     def worker(self, figure: ModuleType) -> Callable[[Item], Item]:
         return functools.partial(_record, figure.trial, self.settings(), self.context)
@@ -93,11 +114,13 @@ class Lab:
 
 def _record(trial: Callable[..., Item], settings: Item, context: dict[str, Any], item: Item) -> Item:
     """The record of a trial: settings, parameters, outcome."""
-    import inspect
-
     wanted = inspect.signature(trial).parameters
     extra = {name: value for name, value in {**settings, **context}.items() if name in wanted}
     return {**settings, **item, **trial(**item, **extra)}
+
+
+def _key(figure: ModuleType, record: Item) -> tuple[Any, ...]:
+    return tuple(record.get(name) for name in figure.KEY)
 
 
 class OtherSettings(ValueError):
@@ -110,15 +133,6 @@ def _check(settings: Item, record: Item) -> None:
             raise OtherSettings(f"{name} is {record.get(name)!r} there and {here!r} here")
 
 
-def write_summary(path: Path, summary: Summary) -> None:
-    from ..sensing.phase import write_whole
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(summary, separators=(",", ":"), allow_nan=False) + "\n").encode())
-
-
 def significant(values: Sequence[float], digits: int = 4) -> list[float | None]:
     """Numbers short enough to be kept: so many digits; None for what is not finite."""
-    import math
-
     return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._validate import check_choice, check_count
-from ..sensing.phase import Pool, interruptible, write_whole
-from ._lab import PRESETS, Lab, write_summary
+import numpy as np
+
+from .._progress import duration
+from .._validate import check_choice, check_count, check_flag
+from ..sensing.phase import interruptible, make_pool, write_whole
+from . import _digits
+from ._facts import FACTS, begin, write_facts
+from ._lab import PRESETS, Item, Lab
+from ._page import write_page
 
 # in the order of the page; a figure comes after those that it needs
 FIGURES = {
+    "theory": "theory",
     "1": "phase_transitions",
+    "2": "success_curves",
+    "3": "minimum_measurements",
+    "4": "parameters",
+    "5": "small_steps",
+    "6": "digits",
+    "8": "classification",
+    "7": "models",
+    "savings": "savings",
+    "floor": "floor",
+    "l1": "l1",
 }
-FACTS = "run.json"
-BUDGET = {"quick": 4.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
+BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
 
 
 def run(
@@ -27,26 +45,82 @@ def run(
     out: str | Path = "paper",
     *,
     figures: Iterable[str] | None = None,
+    mnist: str | Path | None = None,
     resume: bool = True,
     jobs: int | None = None,
+    scheduler: str | None = None,
     seed: int = 0,
     verbose: bool = True,
 ) -> Path:
-    """Run the paper's experiments and write a page about them; returns its path."""
+    """Run the paper's experiments, and some beyond them, and write a page about them.
+
+    Parameters
+    ----------
+    preset : "quick", "standard" or "full"
+        Coarse grids and few trials (minutes); 100 trials on the paper's grids (an hour or so on two cores); 1000.
+    out : path
+        A folder: ``results/`` gets every trial as it comes, ``summary/`` what they amount to, ``figures/`` vector
+        graphics, and ``index.html`` is the page.  A run that was stopped or killed goes on when it is called again,
+        and ends with the same bytes in ``results/``.
+    figures : names, optional
+        Some of the figures, such as ["1", "4", "8"]; figures whose trials they need are run too.  All by default.
+    mnist : path or "openml", optional
+        The folder with MNIST's four files, which are checked; "openml" downloads.  Without it the figures of digits
+        are made from scikit-learn's small ones, and the page says so.
+    resume : bool
+        False: results that are there are set aside under other names.
+    jobs : int
+        Processes; all cores by default.
+    scheduler : str, optional
+        The address of a Dask scheduler, whose workers make the trials instead.
+    seed : int
+        The same seed gives the same trials.
+    verbose : bool
+        An estimate, progress and the time left, on stderr.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
     check_choice(preset, "preset", PRESETS)
+    check_flag(resume, "resume")
     chosen = choose(figures)
-    out = Path(out)
-    with Pool(None if jobs is None else check_count(jobs, "jobs")) as pool:
-        lab = Lab(preset, out, pool, check_count(seed, "seed", low=0), {}, verbose)
+    jobs = None if jobs is None else check_count(jobs, "jobs")
+    folder = None if mnist is None else str(mnist)
+    if any(map(_wants_digits, chosen)):
+        _digits.load(folder)  # a wrong file is found now, not in an hour
+    with make_pool(jobs, scheduler) as pool:
+        digits = _digits.name_of(folder)
+        lab = Lab(preset, Path(out), pool, check_count(seed, "seed", low=0), digits, {"digits_folder": folder}, verbose)
         facts = begin(lab, resume)
+        if verbose and (text := estimate(chosen, lab)):
+            print(text, file=sys.stderr, flush=True)
         for figure in chosen:
-            run_figure(figure, lab, facts)
-    return out
+            run_figure(figure, lab, facts, fresh=not resume)
+    return draw(out)
+
+
+def draw(out: str | Path) -> Path:
+    """Draw all figures of a folder and write its page, from summaries; nothing is run."""
+    out = Path(out)
+    summaries = {}
+    modules = choose(None)
+    for figure in modules:
+        path = out / "summary" / f"figure{figure.NUMBER}.json"
+        if path.exists():
+            summaries[figure.NUMBER] = _read(path)
+    if not summaries:
+        raise ValueError(f"out must be a folder with a summary, got '{out}'; run the experiments first")
+    facts = _read(out / FACTS) if (out / FACTS).exists() else {}
+    return write_page(out, [figure for figure in modules if figure.NUMBER in summaries], summaries, facts)
 
 
 def choose(figures: Iterable[str] | None) -> list[ModuleType]:
     """The modules of these figures and of all that they need, in order."""
     wanted = list(FIGURES) if figures is None else [str(figure).strip() for figure in figures]
+    if not wanted:
+        raise ValueError(f"figures must name some of {', '.join(FIGURES)}, got none")
     for figure in wanted:
         check_choice(figure, "figures", FIGURES)
     modules = {name: importlib.import_module(f".{module}", __package__) for name, module in FIGURES.items()}
@@ -55,21 +129,63 @@ def choose(figures: Iterable[str] | None) -> list[ModuleType]:
     return [modules[name] for name in FIGURES if name in wanted]
 
 
-def begin(lab: Lab, resume: bool) -> dict[str, Any]:
-    """The facts of a run: those of the folder, if it is to go on."""
-    lab.out.mkdir(parents=True, exist_ok=True)
-    return {"seconds": {}, "cpu_seconds": {}}
-
-
-def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any]) -> None:
+def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any], fresh: bool) -> None:
     began, cpu_began = time.monotonic(), lab.pool.cpu_seconds
-    with lab.open(figure) as ledger, interruptible(ledger):
+    with lab.open(figure, fresh) as ledger, interruptible(ledger):
         if hasattr(figure, "run"):
             figure.run(lab, ledger)
         else:
-            lab.collect(figure, figure.items(figure.CONFIG[lab.preset]), ledger)
+            lab.collect(figure, _items(figure, lab), ledger)
         ledger.sort()
-    write_summary(lab.out / "summary" / f"figure{figure.NUMBER}.json", figure.summarise(lab.records(figure)))
+    summary = json.dumps(figure.summarise(lab.records(figure)), separators=(",", ":"), allow_nan=False)
+    write_whole(lab.out / "summary" / f"figure{figure.NUMBER}.json", f"{summary}\n".encode())
     for name, spent in (("seconds", time.monotonic() - began), ("cpu_seconds", lab.pool.cpu_seconds - cpu_began)):
         facts[name][figure.NUMBER] = round(facts[name].get(figure.NUMBER, 0.0) + spent, 1)
-    write_whole(lab.out / FACTS, (json.dumps(facts, indent=1) + "\n").encode())
+    write_facts(lab.out, facts)
+
+
+def _wants_digits(figure: ModuleType) -> bool:
+    return "digits" in inspect.signature(figure.items).parameters
+
+
+def _items(figure: ModuleType, lab: Lab) -> list[Item]:
+    extra = {"digits": lab.digits} if _wants_digits(figure) else {}
+    return figure.items(figure.CONFIG[lab.preset], **extra)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); run the same again, which writes it anew") from None
+
+
+# --- how long it will take -------------------------------------------------------------------------------------------
+def estimate(chosen: Sequence[ModuleType], lab: Lab) -> str:
+    """How long the trials that are missing will take, from a few of every figure, made by the very workers."""
+    missing = {figure.NUMBER: lab.missing(figure, _items(figure, lab)) for figure in chosen}
+    share = BUDGET[lab.preset] / max(1, sum(map(bool, missing.values())))
+    parts, tried = {}, 0
+    for figure in chosen:
+        if missing[figure.NUMBER]:
+            seconds, count = _sample(lab.worker(figure), missing[figure.NUMBER], lab, share)
+            parts[figure.NUMBER], tried = seconds * len(missing[figure.NUMBER]), tried + count
+    if not parts:
+        return ""
+    each = ", ".join(f"figure {name} {duration(seconds)}" for name, seconds in parts.items())
+    cores = f"{lab.pool.jobs} core{'s' * (lab.pool.jobs > 1)}"
+    return f"{duration(sum(parts.values()))} on {cores}, judging by {tried:,} trials: {each}"
+
+
+def _sample(worker: Callable[[Item], Item], items: list[Item], lab: Lab, budget: float) -> tuple[float, int]:
+    """Seconds a trial, with all workers at it, and how many trials say so."""
+    order = np.random.default_rng(0).permutation(len(items))
+    jobs = min(lab.pool.jobs, len(items))
+    list(lab.pool.map(worker, [(items[order[0]],)] * jobs))  # workers start, and may have to compile
+    done, spent, size = 0, 0.0, jobs
+    while done == 0 or (spent < budget / 2 and done < len(items)):
+        batch = [(items[i],) for i in order[done : done + size]]
+        began = time.monotonic()
+        list(lab.pool.map(worker, batch))
+        spent, done, size = spent + time.monotonic() - began, done + len(batch), 2 * size
+    return spent / done, done

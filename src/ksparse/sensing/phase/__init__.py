@@ -9,8 +9,8 @@ survives a kill.
 from ._experiment import Experiment, stream
 from ._fit import wilson
 from ._grid import make_grid
-from ._lab import RESULTS, collect, interruptible, read, run, run_all
-from ._ledger import Ledger, read_records
+from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
+from ._ledger import Ledger, read_records, set_aside
 from ._parallel import Pool
 from ._report import write_report, write_whole
 from ._result import Curve, MinimumN, Phase
@@ -34,7 +34,9 @@ __all__ = [
     "read_records",
     "run",
     "run_all",
+    "set_aside",
     "stream",
+    "tell_mended",
     "wilson",
     "write_report",
     "write_whole",

@@ -211,20 +211,25 @@ def open_ledger(
             f"{path} holds results of other settings: {error}. Give another folder, or the same settings, or "
             "resume=False (--no-resume), which sets the old results aside"
         ) from None
+    tell_mended(ledger, verbose)
+    return ledger
+
+
+def tell_mended(ledger: Ledger, verbose: bool) -> None:
+    """Say what was found in a file that is opened again: damage always, and where it goes on."""
     if ledger.damaged and ledger.aside:
         numbers = ", ".join(map(str, ledger.damaged[:5])) + ", ..." * (len(ledger.damaged) > 5)
         warnings.warn(
-            f"{path} is damaged in line {numbers}: it is kept as {ledger.aside.name}, the {len(ledger.kept):,} good "
-            "lines go on, and what is missing is done again",
-            stacklevel=3,
+            f"{ledger.path} is damaged in line {numbers}: it is kept as {ledger.aside.name}, the {len(ledger.kept):,} "
+            "good lines go on, and what is missing is done again",
+            stacklevel=4,
         )
     if verbose:
         if ledger.aside and not ledger.damaged:
-            print(f"{path}: the old results are now {ledger.aside.name}", file=sys.stderr)
+            print(f"{ledger.path}: the old results are now {ledger.aside.name}", file=sys.stderr)
         if ledger.kept or ledger.torn:
             torn = "; a torn last line is done again" * ledger.torn
-            print(f"{path}: goes on after {len(ledger.kept):,} trials{torn}", file=sys.stderr)
-    return ledger
+            print(f"{ledger.path}: goes on after {len(ledger.kept):,} trials{torn}", file=sys.stderr)
 
 
 def read(out: str | Path) -> list[Phase]:

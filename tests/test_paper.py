@@ -1,0 +1,360 @@
+"""The paper's experiments on recovery: trials, early verdicts, searches, and a run that survives kills."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ksparse import IHT, PGD, minimize
+from ksparse.cli import app
+from ksparse.paper import (
+    FIGURES,
+    _recovery,
+    draw,
+    minimum_measurements,
+    phase_transitions,
+    run,
+    savings,
+    success_curves,
+)
+from ksparse.paper._descent import descend
+from ksparse.paper._lab import PRESETS, VERDICTS
+from ksparse.paper._run import choose
+from ksparse.paper._verdict import Gram, forecast, moments
+from ksparse.sensing.phase import Experiment, Ledger
+
+
+def problem(n, K, trial=0):
+    A, x, y, _ = Experiment(algorithm="htp", matrix="cell", seed=3).problem(n, K, trial)
+    return A, x, y, Gram(A.T @ A, A.T @ y, float(np.linalg.norm(y)), x)
+
+
+# --- trials ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("n", "K", "k", "step"), [(100, 4, 36, "spectral"), (60, 10, 90, "spectral"), (200, 6, 6, 1.0)]
+)
+def test_descent_on_the_gram_matrix_is_pgd(n, K, k, step):
+    A, _, y, gram = problem(n, K)
+    eta = 2 / np.linalg.norm(A, 2) ** 2 if step == "spectral" else step
+    solver = PGD(step="spectral", iterations=150, tol=0) if step == "spectral" else IHT(iterations=150, tol=0)
+    expected = minimize(A, y, k, solver=solver)
+    x = np.zeros(256)
+    entered, again = descend(gram.G, gram.b, x, k, eta, 150, np.full(256, np.nan))
+    np.testing.assert_allclose(x, expected.x, rtol=1e-7, atol=1e-9)
+    assert np.count_nonzero(x) == k
+    assert entered == expected.history.support_changes.sum()
+    assert not again
+
+
+def test_descent_knows_when_it_is_back():
+    _, _, _, gram = problem(200, 3)
+    x = np.zeros(256)
+    assert not descend(gram.G, gram.b, x, 3, 0.5, 20, x.copy())[1]
+    descend(gram.G, gram.b, x, 3, 0.5, 2000, np.full(256, np.nan))
+    assert descend(gram.G, gram.b, x, 3, 0.5, 5, x.copy()) == (0, True)
+
+
+def test_a_forecast_is_the_iterate_to_come():
+    A, _, _, gram = problem(160, 8)
+    eta, k, x = 2 / np.linalg.norm(A, 2) ** 2, 72, np.zeros(256)
+    entered = 1
+    while entered:
+        entered, _ = descend(gram.G, gram.b, x, k, eta, 100, np.full(256, np.nan))
+    for left in (7, 400):
+        outlook = forecast(gram, x, k, left, eta, 1.0, 1.001)
+        later = x.copy()
+        entered, _ = descend(gram.G, gram.b, later, k, eta, outlook.quiet, np.full(256, np.nan))
+        assert entered == 0
+        np.testing.assert_allclose(outlook.x, later, rtol=1e-8, atol=1e-11)
+
+
+def test_a_forecast_refuses_what_it_cannot_know():
+    _, x, _, gram = problem(100, 4)
+    assert forecast(gram, x, 36, 100, 0.3, 1.0, 1.001).success is None  # 4 columns of 36: any other may enter
+    start = np.zeros(256)
+    descend(gram.G, gram.b, start, 36, 0.3, 1, np.full(256, np.nan))
+    assert forecast(gram, start, 36, 100, 0.3, 1.0, 1e9).quiet == 0  # everything is too near
+
+
+@pytest.mark.parametrize("left", [1, 2, 3, 50, 70_000])
+def test_moments_go_to_the_end(left):
+    at = moments(left)
+    assert at[0] == 1
+    assert at[-1] == left
+    assert (np.diff(at) > 0).all()
+
+
+CELLS = [("pgd", 150, 14), ("pgd", 96, 6), ("pgd", 40, 20), ("iht", 140, 9), ("iht", 200, 12)]
+
+
+@pytest.mark.parametrize(("algorithm", "n", "K"), CELLS)
+def test_early_verdicts_are_those_of_all_iterations(algorithm, n, K):
+    for signal in ("gaussian", "sign"):
+        for trial in range(3):
+            early, full = (_recovery.solve(algorithm, signal, K, n, trial, 5, early=early) for early in (True, False))
+            assert early.success == full.success, (signal, trial, early, full)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ["ht-svrg", "ht-svrg-random"])
+def test_early_verdicts_are_those_of_all_stages(algorithm):
+    for n, K in ((150, 14), (176, 16), (96, 6)):
+        for trial in range(3):
+            early, full = (
+                _recovery.solve(algorithm, "gaussian", K, n, trial, 5, early=early) for early in (True, False)
+            )
+            assert early.success == full.success, (n, K, trial, early, full)
+
+
+def test_trials_of_ht_svrg_at_both_ends():
+    easy = _recovery.solve("ht-svrg", "gaussian", 2, 120, 0, 0)
+    hard = _recovery.solve("ht-svrg", "gaussian", 20, 60, 0, 0)
+    assert (easy.success, hard.success) == (True, False)
+    assert max(easy.stages, hard.stages) < 1000
+    assert _recovery.solve("ht-svrg", "gaussian", 2, 120, 0, 0) == easy
+    assert not _recovery.solve("ht-svrg", "gaussian", 3, 1, 0, 0).success  # a single row
+
+
+def test_a_single_row_makes_ht_svrg_pgd():
+    A, _, y, gram = problem(1, 3)
+    from ksparse import HTSVRG
+
+    stages = minimize(A, y, 27, solver=HTSVRG(step="spectral", m=3, stages=20, tol=0), random_state=0)
+    x = np.zeros(256)
+    descend(gram.G, gram.b, x, 27, 2 / np.linalg.norm(A, 2) ** 2, 60, np.full(256, np.nan))
+    np.testing.assert_allclose(x, stages.x, atol=1e-12)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+def test_every_figure_has_all_its_parts():
+    modules = choose(None)
+    assert [module.NUMBER for module in modules] == list(FIGURES)
+    assert {*"12345678"} <= set(FIGURES)
+    for place, module in enumerate(modules):
+        assert module.TITLE
+        assert module.TEXT
+        assert set(module.CONFIG) == set(PRESETS)
+        assert set(module.NEEDS) <= {other.NUMBER for other in modules[:place]}
+
+
+def test_figures_bring_what_they_need():
+    assert [module.NUMBER for module in choose(["3"])] == ["1", "3"]
+    assert [module.NUMBER for module in choose(["7", "1"])] == ["1", "8", "7"]
+
+
+def counts(rates, trials=20):
+    """A summary with these rates at n = 100, 110, ... for each K."""
+    cells = [(K, 100 + 10 * i, rate) for K, line in rates.items() for i, rate in enumerate(line)]
+    return {
+        "K": [K for K, _, _ in cells],
+        "n": [n for _, n, _ in cells],
+        "trials": [trials] * len(cells),
+        "successes": [round(rate * trials) for _, _, rate in cells],
+        "rules": {},
+    }
+
+
+def test_claims_of_figure_1_follow_the_counts():
+    early, late = {4: [0.2, 0.9, 1, 1], 8: [0, 0.3, 0.8, 1]}, {4: [0, 0, 0.3, 1], 8: [0, 0, 0, 0.4]}
+    as_paper = {"iht gaussian": counts(late), "pgd gaussian": counts(early), "ht-svrg gaussian": counts(early)}
+    assert [claim.verdict for claim in phase_transitions.claims({"1": as_paper})] == ["agrees", "agrees"]
+    opposite = {"iht gaussian": counts(early), "pgd gaussian": counts(late), "ht-svrg gaussian": counts(early)}
+    assert [claim.verdict for claim in phase_transitions.claims({"1": opposite})] == ["differs", "differs"]
+
+
+def oracle(thresholds):
+    """Trials that succeed from some n on, and one in 30 fails below 8 more."""
+
+    def trial(seed, algorithm, signal, K, n, trial):
+        at = thresholds[algorithm, K]
+        return {"success": n >= at + 8 or (n >= at and trial % 30 != 7), "stages": 1, "rule": "error"}
+
+    return trial
+
+
+def test_searches_walk_up_to_both_levels(monkeypatch, tmp_path):
+    figure, config = minimum_measurements, minimum_measurements.Config((4, 8, 12), 60, 1)
+    thresholds = {(name, K): 9 * K + 30 + i for i, name in enumerate(phase_transitions.NAMES) for K in config.K}
+    thresholds["iht", 12] = 400  # never
+    trial = oracle(thresholds)
+    monkeypatch.setitem(figure.CONFIG, "quick", config)
+    made = []
+
+    def collect(module, items, ledger, verbose):
+        made.append(len(items))
+        ledger.append({**item, **trial(0, **item)} for item in items)
+
+    table = [
+        {"algorithm": name, "signal": "gaussian", "K": K, "n": n, "trial": t} for (name, K) in thresholds
+        for n in range(16, 257, 16) for t in range(10)
+    ]  # fmt: skip
+    lab = SimpleNamespace(
+        preset="quick", verbose=False, collect=collect,
+        records=lambda module: [{**item, **trial(0, **item)} for item in table],
+    )  # fmt: skip
+    ledger = Ledger(tmp_path / "walks.jsonl", figure.KEY, figure.KEEP)
+    figure.run(lab, ledger)
+    records = [{**dict(zip(figure.KEY, key, strict=True)), "success": kept[0]} for key, kept in ledger.kept.items()]
+    found = figure.summarise(records)
+    for name in phase_transitions.NAMES:
+        for i, K in enumerate(config.K):
+            at = thresholds[name, K]
+            expected = (None, None) if at > 256 else (at, at + 8)  # two of 60 are 3.3%: enough for 95%, not for 99%
+            start = figure.start(phase_transitions.summarise(lab.records(None)), name, K)
+            got = found[name]["0.95"][i], found[name]["0.99"][i]
+            assert got == (expected if at > 256 else (max(at, start), max(at + 8, start))), (name, K)
+    before = len(made)
+    figure.run(lab, ledger)  # nothing is left to do
+    assert len(made) == before
+    fit = figure.fit(found, "ht-svrg", 0.99)
+    assert fit.explained > 0.9
+    verdicts = {claim.verdict for claim in figure.claims({"3": found})}
+    assert verdicts <= set(VERDICTS)
+
+
+def test_savings_count_gradients():
+    for algorithm in ("sp", "auto", "ht-svrg-auto", "ht-saga", "ht-svrg", "iht"):
+        outcome = savings.trial(0, algorithm, "gaussian", 4, 232, 0)
+        assert outcome["success"], algorithm
+        assert 0 < outcome["gradients"] < 5000, (algorithm, outcome)
+    assert savings.trial(0, "sp", "gaussian", 26, 30, 0) == {"success": False, "gradients": -1.0}
+
+
+def test_variants_cover_what_the_paper_leaves_open():
+    config = success_curves.CONFIG["standard"]
+    cells = {(i["algorithm"], i["signal"], i["K"], i["n"]) for i in success_curves.items(config)}
+    for names in success_curves.VARIANTS:
+        assert {(*names, 16, 175), (*names, 22, 232)} <= cells
+
+
+# --- a whole run -----------------------------------------------------------------------------------------------------
+TINY = """
+import sys
+from ksparse.paper import run
+from ksparse.paper import minimum_measurements, phase_transitions, success_curves
+phase_transitions.CONFIG["quick"] = phase_transitions.Config((32, 80, 128), (2, 4), 6)
+success_curves.CONFIG["quick"] = success_curves.Config((175,), (22,), 1)
+minimum_measurements.CONFIG["quick"] = minimum_measurements.Config((2, 4), 8, 8)
+run("quick", sys.argv[1], figures=["1", "3"], jobs=2, verbose=False)
+"""
+
+
+def start(out):
+    return subprocess.Popen([sys.executable, "-c", TINY, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def contents(out):
+    return {path.name: path.read_bytes() for part in ("results", "summary") for path in sorted((out / part).iterdir())}
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    out = tmp_path_factory.mktemp("calm")
+    process = start(out)
+    assert process.wait() == 0, process.stderr.read()
+    return out
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+def test_killed_and_resumed_is_undisturbed(calm, tmp_path, kills):
+    rng, results = random.Random(kills), tmp_path / "results"
+    for _ in range(kills):
+        process = start(tmp_path)
+        size = sum(path.stat().st_size for path in results.glob("*.jsonl")) + rng.choice([1, 500, 4000, 9000])
+        until = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < until:
+            if sum(path.stat().st_size for path in results.glob("*.jsonl")) >= size:
+                break
+            time.sleep(rng.random() * 0.05)
+        process.kill()
+        process.wait()
+    process = start(tmp_path)
+    assert process.wait() == 0, process.stderr.read()
+    assert contents(tmp_path) == contents(calm)
+    assert len(contents(calm)) == 4
+
+
+def test_a_damaged_file_is_named_set_aside_and_mended(calm, tmp_path):
+    import shutil
+
+    shutil.copytree(calm, tmp_path / "hurt")
+    path = tmp_path / "hurt" / "results" / "figure1.jsonl"
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    lines[3] = lines[3].replace(b"true", b"nope").replace(b"false", b"nope")
+    path.write_bytes(b"".join(lines))
+    (tmp_path / "hurt" / "run.json").write_text("{")
+    process = start(tmp_path / "hurt")
+    said = process.communicate()[1].decode()
+    assert process.returncode == 0, said
+    assert "figure1.jsonl is damaged in line 4" in said
+    assert "run.json is damaged" in said
+    assert path.with_name("figure1-damaged-1.jsonl").read_bytes() == b"".join(lines)
+    assert path.read_bytes() == whole
+
+
+def test_other_presets_and_seeds_do_not_mix(calm):
+    with pytest.raises(ValueError, match=r"preset 'quick', not 'standard'.*--no-resume"):
+        run("standard", calm, figures=["1"], verbose=False)
+    with pytest.raises(ValueError, match="seed 0, not 1"):
+        run("quick", calm, figures=["1"], seed=1, verbose=False)
+
+
+def test_drawing_runs_no_solver(calm, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("a solver was called")
+
+    for module in (phase_transitions, success_curves, minimum_measurements):
+        monkeypatch.setattr(module, "trial", fail)
+    page = draw(calm).read_text(encoding="utf-8")
+    assert "HT-SVRG performs comparably to PGD" in page
+    assert (calm / "figures" / "figure1-pgd.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--figures", "1,9"], "figures must be one of"),
+        (["--figures", ""], "figures must be one of"),
+        (["--jobs", "0"], "jobs must be"),
+        (["--seed", "-1"], "seed must be"),
+        (["--figures", "6", "--mnist", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message, tmp_path):
+    result = CliRunner().invoke(app, ["paper", "--out", str(tmp_path / "out"), "--quiet", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out" / "results").exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["paper", "--out", str(tmp_path / "file" / "out"), "--figures", "1", "--quiet"])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "out must be a folder that can be written" in result.stderr
+    result = CliRunner().invoke(app, ["paper", "--out", str(tmp_path / "none"), "--draw-only"])
+    assert (result.exit_code, "a folder with a summary" in result.stderr) == (2, True)
+
+
+def test_facts_say_where_results_come_from(calm):
+    facts = json.loads((calm / "run.json").read_text())
+    assert {"preset", "seed", "version", "commit", "machine", "started", "digits", "jobs"} <= set(facts)
+    assert set(facts["seconds"]) == set(facts["cpu_seconds"]) == {"1", "3"}
+
+
+def test_overflow_is_silent():
+    _, _, _, gram = problem(100, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not gram.error(np.full(256, 1e300)) < 1e8
