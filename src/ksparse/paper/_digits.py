@@ -141,13 +141,14 @@ def _read_folder(folder: Path) -> Digits:
     except OSError as error:
         wanted = "a folder with the four files of MNIST"
         raise ValueError(f"--mnist must be {wanted}, got {str(folder)!r}: {error.strerror}") from None
-    parts: list[Any] = []
+    parts = []
     for name, file in FILES.items():
         found = next((candidate for candidate in (name, f"{name}.gz") if candidate in names), None)
         if found is None:
             raise ValueError(f"{folder} must hold {name} or {name}.gz, found neither; {REMEDY}")
         parts.append(_read_file(folder / found, file))
-    return Digits(*parts, 255)
+    train, train_labels, test, test_labels = parts
+    return Digits(train, train_labels, test, test_labels, ink=255)
 
 
 def _read_file(path: Path, file: File) -> NDArray[np.uint8]:
