@@ -256,12 +256,18 @@ def _plot_accuracy(runs: dict[str, dict[int, Item]], digits: str) -> Any:
         ax.errorbar(list(by_size), values, yerr=(values - low, high - values), label=pair.replace("v", " vs "), **style)
     sizes = sorted({k for by_size in runs.values() for k in by_size})
     ax.set(xscale="log", xlabel="k, pixels allowed", ylabel=f"test accuracy after {STAGES} stages, %")
+    end_at_hundred(ax)
     ax.set_xticks(sizes, [str(k) for k in sizes])
     ax.xaxis.set_minor_locator(NullLocator())
     if digits != MNIST:
         ax.set_title("8 × 8 digits", fontsize=10)
     ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize=8, frameon=False, handlelength=3)
     return ax
+
+
+def end_at_hundred(ax: Any) -> None:
+    """No accuracy is above 100%; an axis that goes on would say otherwise."""
+    ax.set_ylim(top=min(ax.get_ylim()[1], 100.2))
 
 
 def claims(summaries: dict[str, Summary]) -> list[Claim]:

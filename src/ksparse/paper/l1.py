@@ -13,7 +13,7 @@ from ..sensing.phase import stream
 from . import classification
 from ._digits import MNIST, PAIRS, SMALL, Pair, load_pair, of_one_set, title_of
 from ._lab import Claim, Item, Summary, significant
-from .classification import DASHES, MARKS
+from .classification import DASHES, MARKS, end_at_hundred
 
 NUMBER = "l1"
 TITLE = "The ℓ₁ norm by stochastic steps, on the same digits"
@@ -210,6 +210,7 @@ def _plot_pair(summaries: dict[str, Summary], pair: str) -> Any:
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
     above.set_ylabel("test accuracy, %")
+    end_at_hundred(above)
     above.set_title(title_of(pair, summary["digits"]), fontsize=10)
     beneath.set(xlabel="non-zeros", ylabel="training loss", yscale="log")
     beneath.yaxis.set_major_formatter("{x:g}")
@@ -232,7 +233,7 @@ def _plot_passes(summary: Summary) -> Any:
         ax.plot([look["passes"] for look in looks], ratios, label=pair.replace("v", " vs "), markersize=4, **style)
     ax.axhline(1.0, color=BLACK, linewidth=1, linestyle=":")
     passes = sorted({look["passes"] for looks in summary["looks"].values() for look in looks})
-    ax.set(xscale="log", xlabel="passes of SAGA", ylabel="non-zeros, times those of the solution", ylim=(0, None))
+    ax.set(xscale="log", xlabel="passes of SAGA", ylabel="non-zeros ÷ the solution's", ylim=(0, None))
     ax.set_xticks(passes, [str(count) for count in passes])
     ax.minorticks_off()
     small = "" if summary["digits"] == MNIST else ", 8 × 8 digits"
