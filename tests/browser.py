@@ -1,7 +1,7 @@
 """Chromium without a window, for tests of pages: what it loads, what it complains of, how it lays out and prints.
 
-It is driven by the DevTools protocol over a pipe: JSON messages that end with a zero byte, from file descriptor 3 of the
-browser and to its file descriptor 4.  Nothing is needed but the browser.
+It is driven by the DevTools protocol over a pipe: JSON messages that end with a zero byte; the browser
+reads them from file descriptor 3 and writes to 4.  Nothing is needed but the browser.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,8 @@ class Browser:
         except (OSError, RuntimeError, subprocess.TimeoutExpired):
             pass
         finally:
-            try:
+            with suppress(ProcessLookupError):  # all of them are gone
                 os.killpg(self._process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # all of them are gone
             self._process.wait()
             os.close(self._to)
             os.close(self._from)

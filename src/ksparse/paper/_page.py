@@ -9,6 +9,7 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
@@ -106,7 +107,7 @@ def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
     content = as_bytes(ax, "svg")
     folder = out / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    file = f"{_file_name(f'figure{figure.NUMBER}-{name}')}.svg"
+    file = f"figure{_file_name(str(figure.NUMBER))}-{_file_name(name)}.svg"
     write_whole(folder / file, content)
     width, height = (round(96 * inches) for inches in ax.figure.get_size_inches())
     data = base64.b64encode(content).decode()
@@ -140,9 +141,10 @@ def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
     except ImportError:
         raise ImportError("the page needs jinja2; pip install 'ksparse[report]' brings it") from None
     source = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["formula"] = _formula
     counts = Counter(claim.verdict for section in sections for claim in section.claims)
-    return template.render(
+    return environment.from_string(source).render(
         sections=sections,
         ours=[section for section in sections if not section.of_the_paper],
         papers=[section for section in sections if section.of_the_paper],
@@ -158,12 +160,12 @@ def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
 def _facts_of_run(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What stands beneath the title: names and texts of what is known."""
     wall, cpu = (sum((facts.get(name) or {}).values()) for name in ("seconds", "cpu_seconds"))
-    took = duration(wall) + (f", {duration(cpu)} of processors" if cpu else "") if wall else None
+    took = duration(wall) + (f", {duration(cpu)} of processor time" if cpu else "") if wall else None
     known = [
         ("Preset", facts.get("preset")),
         ("ksparse", facts.get("version")),
         ("Commit", facts.get("commit")),
-        ("Started", facts.get("started")),
+        ("Started", _moment(facts.get("started"))),
         ("Time", took),
         ("Machine", facts.get("machine")),
         ("Workers", facts.get("jobs")),
@@ -171,6 +173,21 @@ def _facts_of_run(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Digits", {"mnist": "MNIST"}.get(facts.get("digits", ""), facts.get("digits"))),
     ]
     return [(name, str(text)) for name, text in known if text is not None]
+
+
+def _moment(text: str | None) -> str | None:
+    """A time of ISO 8601 as people write it; anything else stays as it is.
+
+    >>> _moment("2026-03-01T09:05:00+00:00"), _moment("2026-03-01T09:05"), _moment("today")
+    ('1 March 2026, 09:05 UTC', '1 March 2026, 09:05', 'today')
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".rstrip()
 
 
 def _time(seconds: Mapping[str, float] | None, number: str) -> str:
@@ -189,6 +206,21 @@ def _brief(value: Any) -> str:
             return f"{texts[0]}, {texts[1]}, …, {texts[-1]} ({len(texts)} values)"
         return ", ".join(texts) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _formula(escaped: str) -> str:
+    r"""Text that is HTML already, with x_k, x_{2k} and 10^{-3} set as they are read; a relation stays on its line.
+
+    >>> _formula("δ_{2k+K} of H_k(b), 10^120, k = K, but cpu_seconds")
+    'δ<sub>2k+K</sub> of H<sub>k</sub>(b), 10<sup>120</sup>, k\xa0=\xa0K, but cpu_seconds'
+    """
+    text = re.sub(r"(?<!\w)(\w)_(?:\{([^{}<>]+)\}|(\w+))", lambda m: f"{m[1]}<sub>{m[2] or m[3]}</sub>", str(escaped))
+    text = re.sub(r"(?<=\w)\^(?:\{([^{}<>]+)\}|([-−]?\w+))", _raised, text)
+    return re.sub(r" (=|≤|≥|≈|&lt;|&gt;) ", "\u00a0\\1\u00a0", text)
+
+
+def _raised(match: re.Match[str]) -> str:
+    return f"<sup>{(match[1] or match[2]).replace('-', '−')}</sup>"
 
 
 def _file_name(text: str) -> str:

@@ -118,8 +118,8 @@ def _of_the_bound(summary: Summary) -> list[Claim]:
             "“there exist specific vectors of b and x such that the equality holds”",
             f"attained by {bound['attained']} of {bound['pairs']} pairs",
             "agrees" if bound["attained"] == bound["pairs"] else "differs",
-            f"The largest relative deviation from equality is {bound['deviation']:.0e}"
-            f" (K = {summary['K']}, d = {summary['d']}, a pair for every tenth k).",
+            f"To a relative 10^{{{round(np.log10(EQUAL))}}}, for every tenth k"
+            f" (K = {summary['K']}, d = {summary['d']}).",
         ),
     ]
 
@@ -128,7 +128,7 @@ def _of_pursuits(summary: Summary) -> list[Claim]:
     iht, cosamp = summary["iht"], summary["cosamp"]
     over = iht["rate at 0.22"] > 0.5
     return [
-        _rounded("IHT by the conventional bound", "δ_2k+K ≤ 0.18", 0.18, iht["classic"], "δ_2k+K ≤ {}"),
+        _rounded("IHT by the conventional bound", "δ_{2k+K} ≤ 0.18", 0.18, iht["classic"], "δ_{{2k+K}} ≤ {}"),
         _rounded(
             "IHT by the tight bound, k = K", "“δ_3K ≤ 0.22 suffices”", 0.22, iht["tight"], "δ_3K ≤ {}",
             f"Rounded up: at 0.22 itself the rate is {iht['rate at 0.22']:.3f}, not 0.5." if over else "",
