@@ -73,6 +73,7 @@ class Progress(NamedTuple):
     gradients: int
     seconds: float
     step: float
+    support_changes: int  # columns that entered during the stage
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ class Watch:
     """What a run of several signals tells, asks and remembers: the clock, the history, the callback."""
 
     clock: Clock
-    tell: Callable[[int, Sequence[Point], float], Status | None] | None
+    tell: Callable[[int, Sequence[Point], float, int], Status | None] | None
     goals: NDArray[np.float64]  # misfits that are small enough
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class Watch:
         self.records.append((misfit, products, self.clock.seconds, changes, 0.0, np.nan))
         if self.tell is None or len(self.records) == 1:
             return None
-        return self.tell(len(self.records) - 1, points, misfit)
+        return self.tell(len(self.records) - 1, points, misfit, changes)
 
     def reached(self, point: Point) -> bool:
         return bool(point.misfit <= self.goals[point.signal])

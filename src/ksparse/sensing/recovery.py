@@ -233,11 +233,11 @@ def _teller(tell: Callable[[Any], Any] | None, given: Measurements, system: Line
     if tell is None:
         return None
 
-    def after(stage: int, points: list[Point], misfit: float) -> Status | None:
+    def after(stage: int, points: list[Point], misfit: float, changes: int) -> Status | None:
         x = given.signals(as_matrix(points, given.d, system.dtype))
         chosen = np.flatnonzero(x if x.ndim == 1 else np.abs(x).max(axis=1))
         objective = misfit * given.square
-        return ask(tell, Progress(stage, objective, x, 0.0, chosen, system.products, clock.seconds, math.nan))
+        return ask(tell, Progress(stage, objective, x, 0.0, chosen, system.products, clock.seconds, math.nan, changes))
 
     return after
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._jit import kernel
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import History, Progress, Record, Result, Status
@@ -103,17 +104,26 @@ class Snapshot:
 
 def copy_slots(source: Slots, target: Slots) -> None:
     """Make target the iterate that source is, touching only what differs."""
-    np.copyto(target.x, source.x)
-    moved = target.column != source.column
-    if not moved.any():
+    move_slots(source.column, source.x, *target)
+
+
+@kernel
+def move_slots(new_column, new_x, column, x, slot_of, member):
+    moved = False
+    for s in range(x.size):
+        x[s] = new_x[s]
+        if column[s] != new_column[s]:
+            moved = True
+            old = column[s]
+            slot_of[old] = -1
+            member[old >> 6] &= ~(np.uint64(1) << np.uint64(old & 63))
+    if not moved:
         return
-    old = target.column[moved]
-    target.slot_of[old] = -1
-    np.bitwise_and.at(target.member, old >> 6, ~(np.uint64(1) << (old & 63).astype(np.uint64)))
-    np.copyto(target.column, source.column)
-    new = target.column[moved]
-    target.slot_of[new] = np.flatnonzero(moved)
-    np.bitwise_or.at(target.member, new >> 6, np.uint64(1) << (new & 63).astype(np.uint64))
+    for s in range(x.size):
+        if column[s] != new_column[s]:
+            new = column[s] = new_column[s]
+            slot_of[new] = s
+            member[new >> 6] |= np.uint64(1) << np.uint64(new & 63)
 
 
 def run(
@@ -242,7 +252,15 @@ def _tell(
 ) -> Status | None:
     x = problem.vector(slots)
     told = Progress(
-        stage, record.objective, x, problem.constant(slots), support(x), gradients, clock.seconds, record.step
+        stage,
+        record.objective,
+        x,
+        problem.constant(slots),
+        support(x),
+        gradients,
+        clock.seconds,
+        record.step,
+        record.support_changes,
     )
     return ask(callback, told)
 

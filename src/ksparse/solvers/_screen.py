@@ -26,6 +26,7 @@ from ..matrix import CSR, gather
 from ..problem import Problem
 
 UNIT = 2.0**-53
+LITTLE = 1 << 17  # numbers: a megabyte, which a processor holds in its second cache
 
 # positions in Screen.tally
 LOG, LOOKS, SWAPS, LISTED = 0, 1, 2, 3
@@ -57,12 +58,12 @@ class Screen(NamedTuple):
 
 def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
     """Room for one run: about 5 d numbers, and the rows on the slots, if the run draws rows (batch > 0), they are
-    dense, and that is at most a quarter of the data.
+    dense, and that is little, or at most a quarter of the data.
     """
     rows, n, d = problem.rows, problem.n, problem.d
     sparse = isinstance(rows, CSR)
     dtype = np.float64 if isinstance(rows, CSR) else rows.dtype
-    caches = not sparse and batch > 0 and 4 * slots <= d
+    caches = not sparse and batch > 0 and (4 * slots <= d or n * slots <= LITTLE)
     return Screen(
         mu=np.empty(slots),
         edge=np.zeros(4),

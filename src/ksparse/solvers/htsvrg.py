@@ -121,7 +121,9 @@ class HTSVRG:
                     gradients += problem.n
             change = math.inf if overflowed else objective - start.objective
             told = abs(change) if 10 * done >= m else math.inf  # an iterate drawn so early says nothing of convergence
-            if control.judge(start.objective, change):
+            if not control.adaptive:
+                start.objective = objective  # no stage is taken back: its iterate need not be kept
+            elif control.judge(start.objective, change):
                 start.take(objective, slots)
             else:
                 start.give(slots)

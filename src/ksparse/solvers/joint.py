@@ -263,7 +263,7 @@ def _run(
                 message = "the refit left the range of floats"
                 status = Status("diverged", message, "rescale the columns, or give a ridge")
             elif callback is not None and stage > 0:
-                status = _tell(callback, run, stage, gradients, clock)
+                status = _tell(callback, run, stage, gradients, clock, record.support_changes)
             if status is None and stage > 0:
                 status, swap_optimal = record.status, record.swap_optimal
             if status is not None or stage >= solver.stages:
@@ -298,10 +298,10 @@ def _spread(fit: JointFit, d: int) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 
 def _tell(
-    callback: Callable[[Progress], Any], run: JointRun, stage: int, gradients: int, clock: Clock
+    callback: Callable[[Progress], Any], run: JointRun, stage: int, gradients: int, clock: Clock, changes: int
 ) -> Status | None:
     assert run.best is not None
     x, constant = _spread(run.best, run.problem.d)
     support = np.flatnonzero(x.any(axis=1))
-    told = Progress(stage, run.best.objective, x, constant, support, gradients, clock.seconds, math.nan)
+    told = Progress(stage, run.best.objective, x, constant, support, gradients, clock.seconds, math.nan, changes)
     return ask(callback, told)

@@ -9,7 +9,7 @@ survives a kill.
 from ._experiment import Experiment, stream
 from ._fit import wilson
 from ._grid import make_grid
-from ._lab import RESULTS, collect, read, run, run_all
+from ._lab import RESULTS, collect, interruptible, read, run, run_all
 from ._ledger import Ledger, read_records
 from ._parallel import Pool
 from ._report import write_report, write_whole
@@ -27,6 +27,7 @@ __all__ = [
     "Pool",
     "collect",
     "donoho_tanner",
+    "interruptible",
     "make_grid",
     "minimum_n",
     "read",

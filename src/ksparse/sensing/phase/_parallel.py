@@ -36,12 +36,18 @@ class Pool:
     ----------
     jobs : int
         How many; by default as this process may use cores.  With 1 the work is done in this process.
+
+    Attributes
+    ----------
+    cpu_seconds : float
+        What the work has taken so far, of all processes together.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
         from joblib import cpu_count
 
         self.jobs = cpu_count() if jobs is None else jobs
+        self.cpu_seconds = 0.0
         self._workers: list[subprocess.Popen[bytes]] = []
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
 
@@ -62,7 +68,10 @@ class Pool:
 
             with threadpool_limits(1):
                 for item in items:
-                    yield function(*item)
+                    begin = time.process_time()
+                    result = function(*item)
+                    self.cpu_seconds += time.process_time() - begin
+                    yield result
             return
         self._start()
         left, size = iter(items), 1
@@ -74,7 +83,8 @@ class Pool:
                         running.append(threads.submit(self._ask, function, batch))
                     if not running:
                         return
-                    seconds, results = running.popleft().result()
+                    seconds, cpu_seconds, results = running.popleft().result()
+                    self.cpu_seconds += cpu_seconds
                     size = max(1, min(2 * size, int(BATCH * len(results) / max(seconds, 1e-9))))
                     yield from results
             except BaseException:
@@ -98,14 +108,14 @@ class Pool:
             with suppress(BrokenPipeError):
                 _send(worker.stdin, sys.path)
 
-    def _ask(self, function: Callable[..., T], batch: list[tuple[Any, ...]]) -> tuple[float, list[T]]:
+    def _ask(self, function: Callable[..., T], batch: list[tuple[Any, ...]]) -> tuple[float, float, list[T]]:
         from joblib import wrap_non_picklable_objects  # takes functions of a script or a notebook along
 
         work = pickle.dumps(wrap_non_picklable_objects((function, batch), keep_wrapper=False))
         worker = self._idle.get()
         try:
             _send(worker.stdin, work)
-            seconds, results, error = pickle.load(worker.stdout)  # type: ignore[arg-type]
+            seconds, cpu_seconds, results, error = pickle.load(worker.stdout)  # type: ignore[arg-type]
         except (OSError, EOFError, pickle.UnpicklingError):
             text = "a worker was ended from outside, perhaps for lack of memory; try with fewer jobs"
             raise RuntimeError(text) from None
@@ -113,7 +123,7 @@ class Pool:
             self._idle.put(worker)
         if error is not None:
             raise error
-        return seconds, results
+        return seconds, cpu_seconds, results
 
 
 def serve() -> None:
@@ -123,13 +133,13 @@ def serve() -> None:
     with suppress(EOFError, BrokenPipeError):
         while True:
             work = pickle.load(source)
-            begin, results, error = time.monotonic(), [], None
+            begin, cpu_begin, results, error = time.monotonic(), time.process_time(), [], None
             try:
                 function, batch = pickle.loads(work)
                 results = [function(*item) for item in batch]
             except Exception as trouble:
                 error = _portable(trouble)
-            _send(sink, (time.monotonic() - begin, results, error))
+            _send(sink, (time.monotonic() - begin, time.process_time() - cpu_begin, results, error))
 
 
 def _portable(trouble: Exception) -> Exception:

@@ -22,13 +22,7 @@ def plot_phase(phase: Phase, ax: Any = None) -> Any:
 
     ax = new_axes(ax, (6.2, 4.6))
     shares = phase.by == "n"
-    columns = np.unique(phase.n)
-    borders = _edges(columns / phase.d if shares else columns)
-    for left, right, n in zip(borders[:-1], borders[1:], columns, strict=True):  # K/n has other borders for every n
-        cells = np.flatnonzero(phase.n == n)
-        cells = cells[np.argsort(phase.K[cells])]
-        heights = _edges((phase.rho if shares else phase.K)[cells])
-        image = ax.pcolormesh([left, right], heights, phase.rate[cells, np.newaxis], cmap=COLORS, vmin=0, vmax=1)
+    image = draw_rates(ax, phase, shares)
     border = {"path_effects": [Stroke(linewidth=3, foreground=BLACK), Normal()]}  # seen on dark tiles and on light ones
     _finish(ax, phase, shares)
     _draw_curve(ax, phase, shares, color=ORANGE, marker="o", label=f"{phase.label}, 50%", **border)
@@ -37,6 +31,18 @@ def plot_phase(phase: Phase, ax: Any = None) -> Any:
     ax.set_title(_title(phase, with_label=True), fontsize=9)
     _legend_beneath(ax, 2)
     return ax
+
+
+def draw_rates(ax: Any, phase: Phase, shares: bool) -> Any:
+    """A tile a cell; returns what a colour bar needs."""
+    columns = np.unique(phase.n)
+    borders = edges(columns / phase.d if shares else columns)
+    for left, right, n in zip(borders[:-1], borders[1:], columns, strict=True):  # K/n has other borders for every n
+        cells = np.flatnonzero(phase.n == n)
+        cells = cells[np.argsort(phase.K[cells])]
+        heights = edges((phase.rho if shares else phase.K)[cells])
+        image = ax.pcolormesh([left, right], heights, phase.rate[cells, np.newaxis], cmap=COLORS, vmin=0, vmax=1)
+    return image
 
 
 def plot_curves(phases: Sequence[Phase], ax: Any = None) -> Any:
@@ -76,7 +82,7 @@ def _finish(ax: Any, phase: Phase, shares: bool) -> None:
     if shares:
         ax.set(xlabel="δ = n/d", ylabel="ρ = K/n", xlim=(0, 1), ylim=(0, min(1.0, 1.1 * float(phase.rho.max()))))
     else:
-        n, K = _edges(np.unique(phase.n)), _edges(np.unique(phase.K))
+        n, K = edges(np.unique(phase.n)), edges(np.unique(phase.K))
         ax.set(xlabel="n, measurements", ylabel="K, non-zeros", xlim=(n[0], n[-1]), ylim=(K[0], K[-1]))
 
 
@@ -91,7 +97,7 @@ def _title(phase: Phase, with_label: bool) -> str:
     return ", ".join(parts).replace("$", r"\$")
 
 
-def _edges(centres: NDArray[Any]) -> NDArray[np.float64]:
+def edges(centres: NDArray[Any]) -> NDArray[np.float64]:
     """Borders half-way between centres."""
     if centres.size == 1:
         half = 0.5 if centres.dtype.kind == "i" else 0.02

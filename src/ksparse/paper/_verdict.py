@@ -1,0 +1,97 @@
+"""When the verdict of a trial is known, long before its last stage.
+
+A trial of the paper runs for 10,000 stages, and most of them are decided after a few dozen.  Success: the error is
+below the threshold (errors were never seen to rise above it again).  Failure: the run diverged, or solved y = A x with
+a wrong x.  And the forecast: while no column enters or leaves, the mean of the iterate follows a linear recursion on
+its support S, which the eigenvectors of A_S'A_S solve in closed form for every later stage.  If on the whole way to
+the last stage no entry of S comes near to being replaced, the end is known; if one does at some stage, the run leaps to
+the stage before.  What these rules change is measured by benchmarks/bench_verdicts.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SUCCESS = 1e-3  # the paper's threshold for the relative error
+SOLVED = 1e-11  # ‖Ax − y‖/‖y‖ at which nothing moves any more
+BLOWN = 1e8  # a relative error that does not come back
+CLOSE = 1.25  # a forecast error within this factor of the threshold decides nothing
+MOMENTS = 48  # of the way to the last stage that a forecast looks at
+FLAT = 1e-12  # eigenvalues below this share of the largest are zero
+
+
+class Gram(NamedTuple):
+    """A problem y = A x in the form that its gradient A'(Ax − y) needs."""
+
+    G: NDArray[np.float64]  # A'A
+    b: NDArray[np.float64]  # A'y
+    y_norm: float
+    truth: NDArray[np.float64]
+
+    def error(self, x: NDArray[np.float64]) -> float:
+        """‖x − x*‖ / ‖x*‖."""
+        return float(np.linalg.norm(x - self.truth) / np.linalg.norm(self.truth))
+
+
+class Outlook(NamedTuple):
+    """What a forecast says: the verdict if it has one, else how long the support will stay, and the iterate then."""
+
+    success: bool | None
+    quiet: int
+    x: NDArray[np.float64]
+
+
+def forecast(
+    gram: Gram, x: NDArray[np.float64], k: int, left: int, rate: float, power: float, margin: float
+) -> Outlook:
+    """The end of a run, from an iterate.
+
+    Parameters
+    ----------
+    x, k : the iterate and its sparsity
+    left : stages (or iterations) to go
+    rate, power : the factor of a stage is (1 − rate·λ)^power for an eigenvalue λ of A_S'A_S
+    margin : a column may enter once rate·|gradient| times this exceeds the smallest magnitude on the support
+    """
+    on = np.flatnonzero(x)
+    if on.size < k:
+        return Outlook(None, 0, x)
+    off = np.flatnonzero(x == 0)
+    values, vectors = np.linalg.eigh(gram.G[np.ix_(on, on)])
+    slope = vectors.T @ (gram.G[np.ix_(on, on)] @ x[on] - gram.b[on])
+    times = moments(left)
+    exponents = power * times
+    base = 1.0 - rate * values[:, np.newaxis]
+    shrunk = np.where(base < 0, np.where(times % 2 == 0, 1.0, -1.0), 1.0) * np.abs(base) ** exponents
+    flat = values < FLAT * values[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        way = np.where(flat[:, np.newaxis], rate * exponents, (1.0 - shrunk) / values[:, np.newaxis])
+    way *= slope[:, np.newaxis]
+    path = x[on][:, np.newaxis] - vectors @ way
+    pull = np.abs(gram.G[np.ix_(off, on)] @ path - gram.b[off][:, np.newaxis]).max(axis=0, initial=0.0)
+    held = (np.abs(path).min(axis=0) > margin * rate * pull) & (np.sign(path) == np.sign(x[on])[:, np.newaxis]).all(0)
+    if not held.all():
+        first = int(np.argmin(held))
+        if first == 0:
+            return Outlook(None, 0, x)
+        return Outlook(None, int(times[first - 1]), _spread(path[:, first - 1], on, x))
+    rest = float(np.sum(gram.truth[off] ** 2))
+    error = np.sqrt((np.sum((path[:, -1] - gram.truth[on]) ** 2) + rest) / (np.sum(gram.truth**2)))
+    if SUCCESS / CLOSE < error < SUCCESS * CLOSE:
+        return Outlook(None, 0, x)
+    return Outlook(bool(error < SUCCESS), left, _spread(path[:, -1], on, x))
+
+
+def _spread(values: NDArray[np.float64], on: NDArray[np.intp], like: NDArray[np.float64]) -> NDArray[np.float64]:
+    x = np.zeros_like(like)
+    x[on] = values
+    return x
+
+
+def moments(left: int) -> NDArray[np.int64]:
+    """Stages ahead, dense at first and ever wider, in pairs (an entry may oscillate), with the last one."""
+    wide = np.geomspace(1, left, MOMENTS // 2).astype(np.int64)
+    return np.unique(np.concatenate([wide, np.minimum(wide + 1, left), [left]]))
