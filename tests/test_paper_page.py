@@ -170,7 +170,8 @@ def test_pictures_are_inside_and_beside(written):
         assert base64.b64decode(data) == file.read_bytes()
         assert name in picture["alt"]
     iht = pictures[2]["alt"]
-    assert iht == "Figure 1, iht; Success; upwards: success (%); to the right: measurements n; shown: line of iht"
+    axes = "upwards: success (%); to the right: measurements n; shown: “line of iht”"
+    assert iht == f"Figure 1: Success; panel iht; {axes}"
 
 
 def test_nothing_of_the_data_becomes_markup(written):
@@ -219,7 +220,6 @@ def test_what_came_out_is_counted(tmp_path, verdicts, said):
 
 
 def test_what_is_not_known_is_left_out(tmp_path):
-    (tmp_path / "bare").mkdir()
     bare = read(write_page(tmp_path / "bare", [figure("8")], {}, {}))
     text = plain(bare.all("body")[0]["text"])
     assert "None" not in text
@@ -248,7 +248,6 @@ def test_digits_that_are_not_mnist_are_named(tmp_path, written):
     assert "The figures of digits come from scikit-learn’s own 8 × 8 digits" in said[0]
     assert len(said) == 1 + 2  # Figures 6 and 8
     for name, numbers, digits in (("a", ["8"], "mnist"), ("b", ["1"], "sklearn 8x8")):
-        (tmp_path / name).mkdir()
         page = read(write_page(tmp_path / name, [figure(number) for number in numbers], {}, {"digits": digits}))
         assert not page.all("p", "notice")
 
@@ -265,7 +264,6 @@ def test_beyond_the_paper_is_apart_and_not_a_quotation(written):
 
 def test_the_same_results_give_the_same_files(tmp_path):
     for name in ("one", "other"):
-        (tmp_path / name).mkdir()
         write_page(tmp_path / name, [theory, figure("1", ("$n$ / K",))], {"theory": theory.summarise([])}, FACTS)
     one, other = (
         {

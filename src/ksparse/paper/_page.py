@@ -80,6 +80,7 @@ def write_page(
         "cpu_seconds" (by number), "machine", "jobs", "seed", "digits" ("mnist" or what stood in for it), "rules" (texts
         on when a trial is stopped early).
     """
+    (out / "figures").mkdir(parents=True, exist_ok=True)
     sections = [_section(out, figure, dict(summaries), facts) for figure in figures]
     page = out / "index.html"
     write_whole(page, _render(sections, facts).encode())
@@ -105,10 +106,8 @@ def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts
 
 def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
     content = as_bytes(ax, "svg")
-    folder = out / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     file = f"figure{_file_name(str(figure.NUMBER))}-{_file_name(name)}.svg"
-    write_whole(folder / file, content)
+    write_whole(out / "figures" / file, content)
     width, height = (round(96 * inches) for inches in ax.figure.get_size_inches())
     data = base64.b64encode(content).decode()
     return Panel(name, f"figures/{quote(file)}", data, _describe(figure, name, ax), width, height)
@@ -117,17 +116,17 @@ def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
 def _describe(figure: ModuleType, name: str, ax: Any) -> str:
     """A picture in words, for those who do not see it: what its axes and its legend say."""
     number = str(figure.NUMBER)
-    parts = [f"{f'Figure {number}' if number.isdigit() else figure.TITLE}, {name}"]
     legends = [legend for legend in (ax.get_legend(), *ax.figure.legends) if legend is not None]
-    for before, text in (
-        ("", ax.get_title() or (figure.TITLE if number.isdigit() else "")),
+    others = [other for other in ax.figure.axes if other is not ax]  # such as the bar of colours
+    said = (
+        (f"Figure {number}: " if number.isdigit() else "", figure.TITLE),
+        ("panel ", f"{name}, {ax.get_title()}".rstrip(", ")),
         ("upwards: ", ax.get_ylabel()),
         ("to the right: ", ax.get_xlabel()),
-        ("shown: ", ", ".join(line.get_text() for legend in legends for line in legend.get_texts())),
-    ):
-        if text:
-            parts.append(before + _without_markup(text))
-    return "; ".join(parts)
+        ("beside: ", ", ".join(filter(None, (other.get_ylabel() or other.get_xlabel() for other in others)))),
+        ("shown: ", ", ".join(f"“{line.get_text()}”" for legend in legends for line in legend.get_texts())),
+    )
+    return "; ".join(before + _without_markup(text) for before, text in said if text)
 
 
 def _without_markup(text: str) -> str:

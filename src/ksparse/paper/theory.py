@@ -157,7 +157,7 @@ def _of_svrg(summary: Summary) -> list[Claim]:
             f"The conventional factor {summary['bound']['classic']:g} is out of reach, as the paper says.",
         ),
         Claim(
-            "A k that makes it so", "“tuning k slightly larger than K”", f"k > {k:g}K at best",
+            "A k for which that holds of HT-SVRG", "“tuning k slightly larger than K”", f"k > {k:g}K at best",
             "agrees" if k < 2 else "differs",
             f"k > (16c² − 4c)K with c ≥ 1: {k:g}K is not enough even where c = 1.",
         ),
@@ -167,7 +167,7 @@ def _of_svrg(summary: Summary) -> list[Claim]:
             "" if off < EQUAL else f"Off by up to {off:.1g}.",
         ),
         Claim(
-            "Steps a stage at η = 1/(8L)", "m > c/(νη′(1 − η′))",
+            "Steps that a stage of HT-SVRG needs, η = 1/(8L)", "m > c/(νη′(1 − η′))",
             f"m > c/(νη′(1 − 4η′)): {m / printed:.2f} times as many",
             "agrees" if abs(m / printed - 1) < EQUAL else "differs",
             "A slip of the pen: two lines earlier the paper has 1 − 4ηL, from which this follows (erratum 1).",
