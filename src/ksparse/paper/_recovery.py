@@ -46,7 +46,9 @@ def solve(algorithm: str, signal: str, K: int, n: int, trial: int, seed: int, *,
     gram = Gram(G, A.T @ y, float(np.linalg.norm(y)), x)
     k = told(algorithm, K)
     if algorithm not in HT_SVRG:
-        return _batch(gram, k, 1.0 if algorithm == "iht" else 2.0 / top, early)
+        return _batch(gram, k, 1.0 if algorithm == "iht" else 2.0 / top, PASSES * STAGES, early)
+    if n == 1:  # a single row: every stochastic gradient is the full one
+        return _batch(gram, k, 2.0 / top, (3 if HT_SVRG[algorithm] == "last" else 1) * STAGES, early)
     rng = stream(seed, algorithm, signal, n, K, trial)
     return _stochastic(A, y, k, 2.0 / top, HT_SVRG[algorithm], gram, rng, early)
 
@@ -85,7 +87,6 @@ class _Watch:
         self.leap: tuple[NDArray[np.float64], int] | None = None  # an iterate, and its stage
         self._start = 0  # the stage of the last landing
         self._next, self._calm, self._rest = WINDOW, WINDOW, REST
-        self._before = gram.truth if n == 1 else None  # with a single row nothing is random: a run may turn in circles
 
     def land(self) -> tuple[NDArray[np.float64], int]:
         """Where to go on after a leap."""
@@ -103,8 +104,6 @@ class _Watch:
             self.end = End(False, stage, "diverged")
         elif now.objective < self.solved:
             self.end = End(False, stage, "solved")
-        elif self._before is not None and self._again(now):
-            self.end = End(False, stage, "cycle")
         if now.support_changes:
             self._calm, self._rest = stage + WINDOW, REST
         if self.end is None and max(self._next, self._calm) <= stage < STAGES:
@@ -119,19 +118,11 @@ class _Watch:
             self.leap = outlook.x, stage + outlook.quiet
         self._next, self._rest = stage + self._rest, 2 * self._rest
 
-    def _again(self, now: Progress) -> bool:
-        """Whether an iterate of an earlier stage, a power of two, is back."""
-        assert self._before is not None
-        again = float(np.sum((now.x - self._before) ** 2)) <= 1e-26 * float(np.sum(now.x**2))
-        if now.stage & (now.stage - 1) == 0:
-            self._before = now.x
-        return again
-
 
 # --- PGD and IHT -----------------------------------------------------------------------------------------------------
-def _batch(gram: Gram, k: int, eta: float, early: bool) -> End:
+def _batch(gram: Gram, k: int, eta: float, total: int, early: bool) -> End:
     """The iterations, with leaps, in closed form, over those between which the support stays."""
-    x, done, total, look = np.zeros_like(gram.truth), 0, PASSES * STAGES, LOOK
+    x, done, look = np.zeros_like(gram.truth), 0, LOOK
     errors: list[float] = []
     while done < total:
         before = x.copy()

@@ -45,8 +45,8 @@ def items(config: Config) -> list[Item]:
     return [
         {"algorithm": algorithm, "signal": "gaussian", "K": cells[i][0], "n": cells[i][1], "trial": trial}
         for i in np.random.default_rng(0).permutation(len(cells))
-        for algorithm in NAMES
         for trial in range(config.trials)
+        for algorithm in NAMES
     ]
 
 
