@@ -22,7 +22,7 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 EXECUTABLE = next(filter(None, map(shutil.which, NAMES)), None)
 MISSING = f"no browser: none of {', '.join(NAMES)} is installed"
-PATIENCE = 60.0  # seconds for one answer; a browser on a busy machine starts slowly
+PATIENCE = 120.0  # seconds for one answer; a browser on a busy machine starts slowly
 
 FLAGS = (
     "--headless", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check", "--disable-gpu",
