@@ -259,7 +259,10 @@ def test_beyond_the_paper_is_apart_and_not_a_quotation(written):
     assert after[1:3] == [LONG, "Success"]
     assert len(tree.all("blockquote")) == 5
     assert "Nothing is drawn yet" in tree.all("body")[0]["text"]
-    assert [plain(e["text"]) for e in tree.all("figcaption")][:2] == ["Shen and Li", "Shen and Li, on Figure 1"]
+    assert [plain(e["text"]) for e in tree.all("figcaption")][:2] == [
+        "Shen and Li, abridged",
+        "Shen and Li, on Figure 1, abridged",
+    ]
 
 
 def test_the_same_results_give_the_same_files(tmp_path):
