@@ -1,0 +1,226 @@
+"""The page of a run: every figure beside what the paper says of it, every claim beside what came out.
+
+It needs nothing but itself: pictures are inside, and also lie beside it as files.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from .._progress import duration
+from .._style import as_bytes
+from ..sensing.phase import write_whole
+from ._lab import PRESETS, VERDICTS, Claim, Summary
+
+BOUNDS = "theory"  # of the paper, though no figure of it
+DIGITS = ("6", "7", "8", "l1")  # what is drawn from pictures of digits
+WIDE = 1.8  # a panel this many times as wide as high gets a row of its own
+LONG = 6  # a list of more values is given by its ends
+
+
+class Panel(NamedTuple):
+    """A picture: the file beside the page, and what the page holds of it."""
+
+    name: str
+    href: str
+    data: str  # base64
+    alt: str
+    width: int
+    height: int
+
+    @property
+    def wide(self) -> bool:
+        return self.width >= WIDE * self.height
+
+
+class Section(NamedTuple):
+    """A figure of the page."""
+
+    number: str
+    anchor: str
+    label: str
+    title: str
+    paragraphs: list[str]
+    panels: list[Panel]
+    claims: list[Claim]
+    settings: list[tuple[str, str]]
+    wall: str
+    cpu: str
+
+    @property
+    def of_the_paper(self) -> bool:
+        return self.number == BOUNDS or self.number.isdigit()
+
+    @property
+    def of_digits(self) -> bool:
+        return self.number in DIGITS
+
+
+def write_page(
+    out: Path, figures: Sequence[ModuleType], summaries: Mapping[str, Summary], facts: Mapping[str, Any]
+) -> Path:
+    """Draw the figures into ``out/figures`` and write ``out/index.html``; returns the page.
+
+    Parameters
+    ----------
+    out : folder
+    figures : modules as described in `ksparse.paper`, in the order of the page
+    summaries : by number
+    facts : dict
+        What is known of the run, all of it optional: "preset", "version", "commit", "started" (ISO 8601), "seconds" and
+        "cpu_seconds" (by number), "machine", "jobs", "seed", "digits" ("mnist" or what stood in for it), "rules" (texts
+        on when a trial is stopped early).
+    """
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    sections = [_section(out, figure, dict(summaries), facts) for figure in figures]
+    page = out / "index.html"
+    write_whole(page, _render(sections, facts).encode())
+    return page
+
+
+def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts: Mapping[str, Any]) -> Section:
+    number = str(figure.NUMBER)
+    config = figure.CONFIG.get(facts.get("preset"))
+    return Section(
+        number=number,
+        anchor=f"figure-{_file_name(number)}",
+        label=f"Figure {number}" if number.isdigit() else "",
+        title=figure.TITLE,
+        paragraphs=[part for part in re.split(r"\n\s*\n", figure.TEXT.strip()) if part],
+        panels=[_panel(out, figure, name, ax) for name, ax in figure.plot(summaries).items()],
+        claims=list(figure.claims(summaries)),
+        settings=[(name, _brief(value)) for name, value in config._asdict().items()] if config else [],
+        wall=_time(facts.get("seconds"), number),
+        cpu=_time(facts.get("cpu_seconds"), number),
+    )
+
+
+def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
+    content = as_bytes(ax, "svg")
+    file = f"figure{_file_name(str(figure.NUMBER))}-{_file_name(name)}.svg"
+    write_whole(out / "figures" / file, content)
+    width, height = (round(96 * inches) for inches in ax.figure.get_size_inches())
+    data = base64.b64encode(content).decode()
+    return Panel(name, f"figures/{quote(file)}", data, _describe(figure, name, ax), width, height)
+
+
+def _describe(figure: ModuleType, name: str, ax: Any) -> str:
+    """A picture in words, for those who do not see it: what its axes and its legend say."""
+    number = str(figure.NUMBER)
+    legends = [legend for legend in (ax.get_legend(), *ax.figure.legends) if legend is not None]
+    others = [other for other in ax.figure.axes if other is not ax]  # such as the bar of colours
+    said = (
+        (f"Figure {number}: " if number.isdigit() else "", figure.TITLE),
+        ("panel ", f"{name}, {ax.get_title()}".rstrip(", ")),
+        ("upwards: ", ax.get_ylabel()),
+        ("to the right: ", ax.get_xlabel()),
+        ("beside: ", ", ".join(filter(None, (other.get_ylabel() or other.get_xlabel() for other in others)))),
+        ("shown: ", ", ".join(f"“{line.get_text()}”" for legend in legends for line in legend.get_texts())),
+    )
+    return "; ".join(before + _without_markup(text) for before, text in said if text)
+
+
+def _without_markup(text: str) -> str:
+    """A label without the marks of formulas, on one line."""
+    return " ".join(re.sub(r"\\mathrm|[$\\{}]", "", text).split())
+
+
+def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
+    try:
+        from jinja2 import Environment
+    except ImportError:
+        raise ImportError("the page needs jinja2; pip install 'ksparse[report]' brings it") from None
+    source = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["formula"] = _formula
+    counts = Counter(claim.verdict for section in sections for claim in section.claims)
+    return environment.from_string(source).render(
+        sections=sections,
+        ours=[section for section in sections if not section.of_the_paper],
+        papers=[section for section in sections if section.of_the_paper],
+        counts={verdict: counts[verdict] for verdict in VERDICTS},
+        facts=facts,
+        run=_facts_of_run(facts),
+        preset=facts.get("preset"),
+        presets=PRESETS,
+        small_digits=facts.get("digits") not in (None, "mnist") and any(section.of_digits for section in sections),
+    )
+
+
+def _facts_of_run(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What stands beneath the title: names and texts of what is known."""
+    wall, cpu = (sum((facts.get(name) or {}).values()) for name in ("seconds", "cpu_seconds"))
+    took = duration(wall) + (f", {duration(cpu)} of processor time" if cpu else "") if wall else None
+    known = [
+        ("Preset", facts.get("preset")),
+        ("ksparse", facts.get("version")),
+        ("Commit", facts.get("commit")),
+        ("Started", _moment(facts.get("started"))),
+        ("Time", took),
+        ("Machine", facts.get("machine")),
+        ("Workers", facts.get("jobs")),
+        ("Seed", facts.get("seed")),
+        ("Digits", {"mnist": "MNIST"}.get(facts.get("digits", ""), facts.get("digits"))),
+    ]
+    return [(name, str(text)) for name, text in known if text is not None]
+
+
+def _moment(text: str | None) -> str | None:
+    """A time of ISO 8601 as people write it; anything else stays as it is.
+
+    >>> _moment("2026-03-01T09:05:00+00:00"), _moment("2026-03-01T09:05"), _moment("today")
+    ('1 March 2026, 09:05 UTC', '1 March 2026, 09:05', 'today')
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".rstrip()
+
+
+def _time(seconds: Mapping[str, float] | None, number: str) -> str:
+    return duration(seconds[number]) if seconds and number in seconds else ""
+
+
+def _brief(value: Any) -> str:
+    """A setting in few words.
+
+    >>> _brief(0.3), _brief(range(8, 257, 8)), _brief(("random", "last"))
+    ('0.3', '8, 16, …, 256 (32 values)', 'random, last')
+    """
+    if isinstance(value, (list, tuple, range)):
+        texts = [_brief(part) if not isinstance(part, (list, tuple)) else f"({_brief(part)})" for part in value]
+        if len(texts) > LONG:
+            return f"{texts[0]}, {texts[1]}, …, {texts[-1]} ({len(texts)} values)"
+        return ", ".join(texts) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _formula(escaped: str) -> str:
+    r"""Text that is HTML already, with x_k, x_{2k} and 10^{-3} set as they are read; a relation stays on its line.
+
+    >>> _formula("δ_{2k+K} of H_k(b), 10^120, k = K, but cpu_seconds")
+    'δ<sub>2k+K</sub> of H<sub>k</sub>(b), 10<sup>120</sup>, k\xa0=\xa0K, but cpu_seconds'
+    """
+    text = re.sub(r"(?<!\w)(\w)_(?:\{([^{}<>]+)\}|(\w+))", lambda m: f"{m[1]}<sub>{m[2] or m[3]}</sub>", str(escaped))
+    text = re.sub(r"(?<=\w)\^(?:\{([^{}<>]+)\}|([-−]?\w+))", _raised, text)
+    return re.sub(r" (=|≤|≥|≈|&lt;|&gt;) ", "\u00a0\\1\u00a0", text)
+
+
+def _raised(match: re.Match[str]) -> str:
+    return f"<sup>{(match[1] or match[2]).replace('-', '−')}</sup>"
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.=-]+", "-", text).strip("-")
