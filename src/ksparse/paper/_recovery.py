@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import HTSVRG, minimize
+from .._minimize import minimize
 from ..result import Progress
 from ..sensing.phase import Experiment, stream
+from ..solvers import HTSVRG
 from ._descent import descend
 from ._verdict import BLOWN, SOLVED, SUCCESS, Gram, forecast
 

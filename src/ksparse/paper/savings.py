@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import HTSAGA, HTSVRG, IHT, PGD, minimize, recover
+from .._minimize import minimize
+from ..sensing import recover
 from ..sensing.phase import Experiment, stream
+from ..solvers import HTSAGA, HTSVRG, IHT, PGD
 from . import phase_transitions
 from ._lab import Claim, Item, Summary
 from ._recovery import PASSES, STAGES, SUCCESS, D, told
@@ -136,6 +138,8 @@ def gradients(summary: Summary, algorithm: str, K: int) -> float | None:
 
 
 def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
+    if not {NUMBER, *NEEDS} <= set(summaries):
+        return {}
     from .._style import BLUE, STYLE, Line, new_axes
 
     styles = {**STYLE, "ht-svrg-auto": Line(BLUE, ":")}
@@ -162,6 +166,8 @@ def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
 
 
 def claims(summaries: dict[str, Summary]) -> list[Claim]:
+    if not {NUMBER, *NEEDS} <= set(summaries):
+        return []
     base = phase(summaries["1"], "ht-svrg").minimum_n(SPARSITY, LEVEL).n
     least = {
         name: phase(summaries[NUMBER], algorithm).minimum_n(SPARSITY, LEVEL).n

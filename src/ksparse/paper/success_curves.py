@@ -30,7 +30,7 @@ VARIANTS = {
 }
 SPARSITY, MEASUREMENTS, AT, RATE = 16, 232, 175, 0.8  # what the text speaks of
 RELIABLE, RELIABLY = 22, 0.9
-CLOSE = 8  # the step of the grid
+CLOSE = phase_transitions.STEP
 
 
 class Config(NamedTuple):
@@ -58,6 +58,8 @@ def items(config: Config) -> list[Item]:
 
 
 def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
+    if not {NUMBER, *NEEDS} <= set(summaries):
+        return {}
     grid = phase(summaries["1"], "ht-svrg")
     many = [int(K) for K in np.unique(grid.K) if K % 4 == 2 or K == SPARSITY]
     some = [int(n) for n in np.unique(grid.n) if n % 32 == 0 and n >= 64]
@@ -117,12 +119,10 @@ def _label(ax: Any, fixed: str) -> None:
 
 
 def claims(summaries: dict[str, Summary]) -> list[Claim]:
+    if not {NUMBER, *NEEDS} <= set(summaries):
+        return []
     found = {names: phase(summaries[NUMBER], *names) for names in VARIANTS}
     return [_eighty(found), _reliably(found, phase(summaries["1"], "ht-svrg"))]
-
-
-def _rate(found: Phase, K: int, n: int) -> float:
-    return float(found.rate[(found.K == K) & (found.n == n)][0])
 
 
 def _eighty(found: dict[tuple[str, str], Phase]) -> Claim:
@@ -130,28 +130,35 @@ def _eighty(found: dict[tuple[str, str], Phase]) -> Claim:
     line = standard.K == SPARSITY
     one = Phase(standard.settings, *(a[line] for a in (standard.n, standard.K, standard.trials, standard.successes)))
     place = float(one.curve(RATE, by="K").n[0])
-    rates = "; ".join(
-        f"{name}: {_rate(each, SPARSITY, AT):.0%}" for each, name in zip(found.values(), VARIANTS.values(), strict=True)
+    ours = (
+        f"{RATE:.0%} at n = {place:.0f} (last iterate, Gaussian amplitudes). At n = {AT}: {_rates(found, SPARSITY, AT)}"
     )
-    ours = f"{RATE:.0%} at n = {place:.0f} (last iterate, Gaussian amplitudes). At n = {AT}: {rates}"
     reason = (
         "The paper says neither which iterate becomes the next snapshot nor how amplitudes are drawn, and it ran one "
         "matrix a cell, as we do: another matrix moves the curve by a few measurements."
     )
     claim = f"{AT} measurements recover {RATE:.0%} of the {SPARSITY}-sparse signals"
-    return Claim(claim, f"n = {AT}", ours, "agrees" if abs(place - AT) <= CLOSE else "differs", reason)
+    return Claim(claim, f"n = {AT}", ours, _verdict(standard, abs(place - AT) <= CLOSE), reason)
 
 
 def _reliably(found: dict[tuple[str, str], Phase], grid: Phase) -> Claim:
+    standard = found["ht-svrg", "gaussian"]
     cells = (grid.n == MEASUREMENTS) & (grid.K <= RELIABLE)
-    line = found["ht-svrg", "gaussian"]
-    own = _rate(line, RELIABLE, MEASUREMENTS)
-    rates = "; ".join(
-        f"{name}: {_rate(each, RELIABLE, MEASUREMENTS):.0%}"
-        for each, name in zip(found.values(), VARIANTS.values(), strict=True)
-    )
-    least = min([own, *grid.rate[cells]])
-    ours = f"at least {least:.0%} for K up to {RELIABLE}. At K = {RELIABLE}: {rates}"
-    verdict = "agrees" if least >= RELIABLY else "differs"
-    reason = "" if verdict == "agrees" else f"'reliably' is read as {RELIABLY:.0%}"
-    return Claim(f"{MEASUREMENTS} measurements suffice for K up to {RELIABLE}", "reliably", ours, verdict, reason)
+    least = min([_rate(standard, RELIABLE, MEASUREMENTS), *grid.rate[cells]])
+    ours = f"at least {least:.0%} for K up to {RELIABLE}. At K = {RELIABLE}: {_rates(found, RELIABLE, MEASUREMENTS)}"
+    claim = f"{MEASUREMENTS} measurements suffice for K up to {RELIABLE}"
+    return Claim(claim, "reliably", ours, _verdict(standard, least >= RELIABLY), f"Read as {RELIABLY:.0%} at least.")
+
+
+def _rate(found: Phase, K: int, n: int) -> float:
+    return float(found.rate[(found.K == K) & (found.n == n)][0])
+
+
+def _rates(found: dict[tuple[str, str], Phase], K: int, n: int) -> str:
+    return "; ".join(f"{name} {_rate(found[variant], K, n):.0%}" for variant, name in VARIANTS.items())
+
+
+def _verdict(found: Phase, good: bool) -> str:
+    if found.trials.max() < phase_transitions.ENOUGH:
+        return "open"
+    return "agrees" if good else "differs"
