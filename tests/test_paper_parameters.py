@@ -11,7 +11,17 @@ import pytest
 
 from ksparse._style import as_svg
 from ksparse.paper import floor, parameters, small_steps
-from ksparse.paper._histories import as_powers, early_stages, even_stages, log_mean, logs_at, power, quantile
+from ksparse.paper._histories import (
+    OTHERS,
+    STANDARD,
+    as_powers,
+    early_stages,
+    even_stages,
+    log_mean,
+    logs_at,
+    power,
+    quantile,
+)
 from ksparse.paper._lab import Lab, write_summary
 from ksparse.sensing.phase import Pool
 
@@ -24,7 +34,7 @@ SMALL = {
             small_steps.Sweep(small_steps.LONG, small_steps.SPOKEN_ETA, (300,), 200, 1),
         )
     ),
-    "floor": floor.Config(2, 10),
+    "floor": floor.Config(2, 20),
 }
 
 
@@ -83,6 +93,17 @@ def test_powers():
     assert drawn[1:] == [100.0, 1e300]
 
 
+def test_curves_can_be_told_apart():
+    """No two curves of a panel share colour and dashes, whatever the preset."""
+    assert len({str(style) for style in (*OTHERS, STANDARD)}) == len(OTHERS) + 1
+    for config in parameters.CONFIG.values():
+        assert max(map(len, (config.k, config.m, config.steps))) <= len(OTHERS) + 1
+    for config in small_steps.CONFIG.values():
+        assert max(len(sweep.m) for sweep in config.sweeps) <= len(OTHERS)
+    for config in floor.CONFIG.values():
+        assert len(config.steps) <= len(floor.GREYS) == len(set(zip(floor.GREYS, floor.DASHES, strict=True)))
+
+
 # --- what all three share --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda f: f.NUMBER)
 def test_presets_have_distinct_plain_keys(figure):
@@ -124,8 +145,6 @@ def test_pictures_and_claims_need_summaries_alone(figure, made, monkeypatch):
         assert ax.get_xlabel(), name
         assert ax.get_ylabel(), name
         assert len(ax.lines) >= 1
-        styles = {(line.get_color(), str(line.get_linestyle()), line._dash_pattern) for line in ax.lines}
-        assert len(styles) == len(ax.lines), f"{name}: curves that look alike"
         assert as_svg(ax).startswith(b"<?xml")
     for claim in figure.claims(made[1]):
         assert claim.ours
@@ -283,7 +302,7 @@ def test_a_floor_with_noise_and_none_without(made):
     floors = [curves[True, "stoiht", step]["fit_floor"] for step in (8.0, 2.0, 0.5)]
     assert floors == sorted(floors, reverse=True)
     assert min(floors) > -4
-    assert curves[True, "ht-svrg", 2.0]["fit_floor"] < -7
+    assert curves[True, "ht-svrg", 2.0]["fit_floor"] < -10
     assert curves[False, "stoiht", 8.0]["truth_floor"] < -10
     oracle = curves[True, "ht-svrg", 2.0]["oracle"]
     assert oracle < 10 ** curves[True, "ht-svrg", 2.0]["truth_floor"] < 10 * oracle
@@ -292,16 +311,16 @@ def test_a_floor_with_noise_and_none_without(made):
 
 def test_both_methods_have_the_same_gradients(made):
     ends = {c["passes"][-1] for c in made[1]["floor"]["curves"]}
-    assert ends == {10 * floor.PASSES_A_STAGE}
+    assert ends == {20 * floor.PASSES_A_STAGE}
     for curve in made[1]["floor"]["curves"]:
         assert len(curve["passes"]) == len(curve["truth"]) == len(curve["fit"])
 
 
-def test_verdict_on_the_floor_can_fail(made):
+@pytest.mark.parametrize(("last", "verdict"), [(-2.0, "differs"), (-3.0, "open")])
+def test_verdict_on_the_floor_can_fail(made, last, verdict):
+    """An error of HT-SVRG that stays is a difference; one that still falls says nothing yet."""
     curves = [dict(c) for c in made[1]["floor"]["curves"]]
     for curve in curves:
         if curve["method"] == "ht-svrg":
-            curve["fit_floor"] = -2.0
-    found = claim(floor, {"floor": {"curves": curves}}, "an error stays")
-    assert found.verdict == "differs"
-    assert "HT-SVRG has an error left" in found.reason
+            curve |= {"fit_floor": -2.0, "fit": [0.0, -1.0, last]}
+    assert claim(floor, {"floor": {"curves": curves}}, "an error stays").verdict == verdict

@@ -34,9 +34,9 @@ KEY = ("noisy", "method", "step", "stages", "trial")
 KEEP: tuple[str, ...] = ()
 SOLVED, VANISHED = 1e-10, 1e-6  # relative distances: no error left; none to speak of beside a floor
 PANELS = {
-    "noiseless": (False, "truth", "no noise", "distance to the truth"),
-    "noisy": (True, "truth", f"{SNR_DB:.0f} dB", "distance to the truth"),
-    "optimisation": (True, "fit", f"{SNR_DB:.0f} dB", "distance to the fit on its columns"),
+    "noiseless": (False, "truth", "no noise: distance to the truth", "‖x − x*‖ / ‖x*‖"),
+    "noisy": (True, "truth", f"{SNR_DB:.0f} dB: distance to the truth", "‖x − x*‖ / ‖x*‖"),
+    "optimisation": (True, "fit", f"{SNR_DB:.0f} dB: distance to the fit on its columns", "‖x − fit‖ / ‖x*‖"),
 }
 GREYS = ("#999999", "#666666", "#222222")  # one method, several steps
 DASHES: Any = (":", "--", "-.")
@@ -141,11 +141,13 @@ def _solved(record: Item, passes: Sequence[int]) -> int | None:
 # --- the picture -----------------------------------------------------------------------------------------------------
 def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
     summary = summaries.get(NUMBER)
-    return {name: _panel(summary["curves"], *about) for name, about in PANELS.items()} if summary else {}
+    curves = summary["curves"] if summary else []
+    tried = {curve["noisy"] for curve in curves}
+    return {name: _panel(curves, *about) for name, about in PANELS.items() if about[0] in tried}
 
 
 def _panel(curves: Sequence[Item], noisy: bool, what: str, title: str, ylabel: str) -> Any:
-    ax = history_axes(title, "gradients / n", f"relative {ylabel}")
+    ax = history_axes(title, "gradients / n", ylabel)
     own = [curve for curve in curves if curve["noisy"] == noisy]
     greys = iter(map(Line, GREYS, DASHES))
     for curve in sorted(own, key=lambda c: (c["method"] == SVRG, -c["step"])):
@@ -153,9 +155,9 @@ def _panel(curves: Sequence[Item], noisy: bool, what: str, title: str, ylabel: s
         name = "HT-SVRG" if curve["method"] == SVRG else "HT-SGD"
         ax.plot(curve["passes"], as_powers(curve[what]), color=line.color, linestyle=line.dashes, linewidth=1.8,
                 label=f"{name}, η = {curve['step']:g}")  # fmt: skip
-    if own and noisy and what == "truth":
+    if noisy and what == "truth":
         ax.axhline(own[0]["oracle"], color=BLACK, linewidth=1, linestyle=(0, (1, 2)), label="fit on the true columns")
-    ax.set(xlim=(0, max((curve["passes"][-1] for curve in own), default=1)))
+    ax.set(xlim=(0, max(curve["passes"][-1] for curve in own)))
     legend_beneath(ax, columns=2)
     return ax
 
@@ -179,7 +181,13 @@ def _floors(curves: Sequence[Item], what: str) -> str:
 def _vanishes(svrg: Item, sgd: Sequence[Item]) -> Claim:
     floors = [c["fit_floor"] for c in sgd]
     vanishes = 10 ** svrg["fit_floor"] < VANISHED * 10 ** min(floors)
-    reason = "" if vanishes else "HT-SVRG has an error left as well at the end of these runs"
+    falling = svrg["fit"][-1] < svrg["fit_floor"] - 0.3
+    verdict = "agrees" if vanishes else "open" if falling else "differs"
+    reason = {
+        "agrees": "",
+        "open": "HT-SVRG's error still falls at the end of these runs",
+        "differs": "HT-SVRG has an error left as well at the end of these runs",
+    }[verdict]
     if len(sgd) > 1:
         growth = 2 * np.polyfit(np.log10([c["step"] for c in sgd]), floors, 1)[0]
         reason = "; ".join(filter(None, [reason, f"the square of HT-SGD's floor grows like η^{growth:.2f}"]))
@@ -187,7 +195,7 @@ def _vanishes(svrg: Item, sgd: Sequence[Item]) -> Claim:
         "without variance reduction an error stays", "“Nonetheless, the optimization error therein does not vanish for "
         "noisy statistical models.”", f"distance to the fit on its own columns, {SNR_DB:.0f} dB: HT-SGD with η = "
         f"{_floors(sgd, 'fit_floor')}; HT-SVRG {10 ** svrg['fit_floor']:.1g}",
-        "agrees" if vanishes else "differs", reason,
+        verdict, reason,
     )  # fmt: skip
 
 
@@ -195,16 +203,22 @@ def _precision(svrg: Item, sgd: Sequence[Item]) -> Claim:
     ours, oracle = 10 ** svrg["truth_floor"], svrg["oracle"]
     above = [c for c in sgd if 10 ** c["truth_floor"] > 1.2 * ours]
     which = ", ".join(f"{c['step']:g}" for c in above)
-    seen = f"above HT-SVRG's by more than a fifth at η = {which} only" if above else ""
+    if not above:
+        seen = "no larger by a fifth at any step: the statistical error hides its floor"
+    elif len(above) == len(sgd):
+        seen = "larger by more than a fifth at every step"
+    else:
+        seen = f"larger by more than a fifth at η = {which}; at other steps the statistical error hides its floor"
     return Claim(
-        "what is left is the statistical error", "“the convergence to x̂ is only guaranteed to an accuracy reflected by "
-        "the statistical precision of the problem”", f"distance to the truth: HT-SVRG {ours:.2g}, HT-SGD with η = "
-        f"{_floors(sgd, 'truth_floor')}; a fit on the true columns has {oracle:.2g}",
+        "what is left is the statistical error",
+        "“the convergence to x̂ is only guaranteed to an accuracy reflected by the statistical precision of the "
+        "problem”",
+        f"distance to the truth: HT-SVRG {ours:.2g}, HT-SGD with η = {_floors(sgd, 'truth_floor')}; a fit on the true "
+        f"columns has {oracle:.2g}",
         "agrees" if ours >= oracle and svrg["fit_floor"] < np.log10(VANISHED * oracle) else "differs",
         f"k = {TIMES}K lets noise in by {(TIMES - 1) * SPARSITY} more columns, chosen by it: {ours / oracle:.1f} times "
-        f"the error of the true columns. HT-SGD's distance to the truth is {seen or 'no larger'}: a small step hides "
-        "its floor beneath the statistical error",
-    )  # fmt: skip
+        f"the error of the true columns. HT-SGD's distance is {seen}",
+    )
 
 
 def _necessary(svrg: Item, sgd: Sequence[Item]) -> Claim:
@@ -218,5 +232,5 @@ def _necessary(svrg: Item, sgd: Sequence[Item]) -> Claim:
         f"without noise, gradients/n to a distance of {SOLVED:g}: HT-SGD with η = {text}; HT-SVRG {own}",
         "differs" if solved else "agrees",
         "without noise the gradients of all rows vanish at the truth, and their variance with them: nothing is left to "
-        "reduce. It is necessary with noise" if solved else "",
+        "reduce" if solved else "",
     )  # fmt: skip

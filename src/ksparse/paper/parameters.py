@@ -157,7 +157,7 @@ def _after_three(record: Item, stages: Sequence[int]) -> float | None:
 # --- the picture -----------------------------------------------------------------------------------------------------
 def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
     summary = summaries.get(NUMBER)
-    return {name: _panel(summary, name) for name in PANELS} if summary else {}
+    return {name: _panel(summary, name) for name in PANELS if _varied(summary, name)} if summary else {}
 
 
 def _panel(summary: Summary, name: str) -> Any:

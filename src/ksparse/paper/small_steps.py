@@ -65,21 +65,33 @@ class Config(NamedTuple):
     sweeps: tuple[Sweep, ...]
 
 
-def _config(m: tuple[int, ...], stages: int, trials: tuple[int, int, int], long: Sweep) -> Config:
-    """Every panel has the same products ηm; the smaller the step, the dearer the panel."""
-    steps = (("3e-3", 3e-3, 1), ("3e-4", 3e-4, 10), ("3e-5", 3e-5, 100))
-    sweeps = [
+STEPS = (("3e-3", 3e-3, 1), ("3e-4", 3e-4, 10), ("3e-5", 3e-5, 100))  # every panel has the same products ηm
+
+
+def _sweeps(m: tuple[int, ...], stages: int, trials: tuple[int, int, int]) -> tuple[Sweep, ...]:
+    """A panel a step; the smaller the step, the dearer the panel."""
+    return tuple(
         Sweep(name, eta, tuple(times * value for value in m), stages, count)
-        for (name, eta, times), count in zip(steps, trials, strict=True)
-    ]
-    return Config((*sweeps, long))
+        for (name, eta, times), count in zip(STEPS, trials, strict=True)
+    )
 
 
 CONFIG = {
-    "quick": _config((1_000, 3_000, 10_000), 50, (3, 2, 1), Sweep(LONG, SPOKEN_ETA, (300, 1_000), 6_000, 1)),
-    "standard": _config((3_000, 10_000, 30_000), 100, (10, 6, 3), Sweep(LONG, SPOKEN_ETA, (300, 3_000), 30_000, 3)),
-    "full": _config(
-        (1_000, 3_000, 10_000, 30_000), 100, (50, 50, 10), Sweep(LONG, SPOKEN_ETA, (300, 1_000, 3_000), 40_000, 10)
+    "quick": Config(
+        (
+            *_sweeps((3_000, 10_000, 30_000), 100, (3, 1, 0))[:2],
+            *_sweeps((1_000, 3_000, 10_000), 50, (0, 0, 1))[2:],
+            Sweep(LONG, SPOKEN_ETA, (300, 1_000), 6_000, 1),
+        )
+    ),
+    "standard": Config(
+        (*_sweeps((3_000, 10_000, 30_000), 100, (10, 6, 3)), Sweep(LONG, SPOKEN_ETA, (300, 3_000), 30_000, 3))
+    ),
+    "full": Config(
+        (
+            *_sweeps((1_000, 3_000, 10_000, 30_000), 100, (50, 50, 10)),
+            Sweep(LONG, SPOKEN_ETA, (300, 1_000, 3_000), 40_000, 10),
+        )
     ),
 }
 
