@@ -287,6 +287,27 @@ def test_verdicts_on_small_steps(slopes, success, verdict, rate):
     assert claim(small_steps, summaries, "geometric").verdict == rate
 
 
+def test_steps_that_get_stuck_are_a_difference():
+    summaries = {"5": small_steps.summarise([falling([4.0, 0.0], success=False)])}
+    found = claim(small_steps, summaries, "large enough")
+    assert found.verdict == "differs"
+    assert "does not fall any more at η = 3e-05" in found.reason
+
+
+def test_values_of_m_are_compared_at_the_same_number_of_steps():
+    same = [falling([1.0], m=m) for m in (1_000, 4_000)]
+    assert "factor of 1 between" in claim(small_steps, {"5": small_steps.summarise(same)}, "large enough").reason
+    other = [falling([2.0], m=1_000, stages=10_000), falling([1.0], m=4_000, stages=10_000)]
+    gap = 10 ** (2 * 3e-5 * 0.1 * 1000 * 10_000 / 100 / math.log(10))
+    text = claim(small_steps, {"5": small_steps.summarise(other)}, "large enough").reason
+    assert f"factor of {gap:.2g} between" in text
+
+
+def test_a_slope_met_just_before_the_end_is_not_the_beginning_of_a_line():
+    (curve,) = small_steps.summarise([falling([4.0, 4.0, 4.0, 4.0, 1.0])])["curves"]
+    assert curve["straight_from"] is None
+
+
 @pytest.mark.parametrize(("slopes", "text"), [([4.0, 1.0, 1.0, 1.0], "it holds for stages"), ([4.0], "holds for no m")])
 def test_twenty_thousand(slopes, text):
     summaries = {"5": small_steps.summarise([falling(slopes, stages=40_000, panel=small_steps.LONG)])}

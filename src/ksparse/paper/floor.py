@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import HTSVRG, StoIHT, minimize
+from .._minimize import minimize
 from .._style import BLACK, STYLE, Line
 from ..result import Progress
 from ..sensing.phase import Experiment, stream
+from ..solvers import HTSVRG, StoIHT
 from ._histories import as_powers, history_axes, legend_beneath, log_mean, logs_at, quantile
 from ._lab import Claim, Item, Summary, significant
 
@@ -49,7 +50,7 @@ class Config(NamedTuple):
     step: float = 2.0  # of HT-SVRG
 
 
-CONFIG = {"quick": Config(5, 20), "standard": Config(50, 30), "full": Config(500, 30)}
+CONFIG = {"quick": Config(5, 20), "standard": Config(40, 30), "full": Config(500, 30)}
 
 
 def items(config: Config) -> list[Item]:

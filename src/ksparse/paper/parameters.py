@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import HTSVRG, Problem, minimize
+from .._minimize import minimize
+from ..problem import Problem
 from ..result import Progress
 from ..sensing.phase import Experiment, stream, wilson
+from ..solvers import HTSVRG
 from ._histories import (
     OTHERS,
     STANDARD,
