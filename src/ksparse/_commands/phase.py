@@ -34,6 +34,12 @@ def phase(
     success: Annotated[float, typer.Option(help="A relative error below this is a success.")] = 1e-3,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="A Dask cluster instead of processes: tcp://host:8786. Not with --jobs; needs 'ksparse[dask]'."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the results; a stopped run goes on there.")] = Path("phase"),
     resume: Annotated[bool, typer.Option(help="Go on with results in the folder, or set them aside.")] = True,
     as_json: AsJson = False,
@@ -52,13 +58,14 @@ def phase(
         names = list(dict.fromkeys(algorithm or ["htp"]))
         experiments = [lab.Experiment(name, ensemble, signal, d, k, noise_db, matrix, success, seed) for name in names]
         try:
+            workers = {"jobs": jobs, "scheduler": scheduler}
             found = lab.run_all(
-                experiments, grid, trials=trials, jobs=jobs, out=out, resume=resume, verbose=not quiet
+                experiments, grid, trials=trials, out=out, resume=resume, verbose=not quiet, **workers
             )  # fmt: skip
             files = [out / lab.RESULTS, *lab.write_report(found, out)]
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-        except RuntimeError as error:  # a worker died
+        except RuntimeError as error:  # workers died
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
         except OSError as error:

@@ -9,11 +9,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 BATCH = 0.2  # seconds of work that a worker gets at a time
@@ -22,6 +22,28 @@ START = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from {
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS"), "1"
 )
+
+
+class Promise(Protocol):
+    """What comes of a batch: its seconds and its results, or its error."""
+
+    def result(self) -> tuple[float, list[Any]]: ...
+
+
+def in_batches(
+    submit: Callable[[list[tuple[Any, ...]]], Promise], items: Iterable[tuple[Any, ...]], jobs: Callable[[], int]
+) -> Iterator[Any]:
+    """The results of all items in order, from batches of about `BATCH` seconds, `AHEAD` of them a job under way."""
+    left, size = iter(items), 1
+    running: deque[Promise] = deque()
+    while True:
+        while len(running) < AHEAD * jobs() and (batch := list(islice(left, size))):
+            running.append(submit(batch))
+        if not running:
+            return
+        seconds, results = running.popleft().result()
+        size = max(1, min(2 * size, int(BATCH * len(results) / max(seconds, 1e-9))))
+        yield from results
 
 
 class Pool:
@@ -65,18 +87,11 @@ class Pool:
                     yield function(*item)
             return
         self._start()
-        left, size = iter(items), 1
-        running: deque[Future[Any]] = deque()
         with ThreadPoolExecutor(self.jobs) as threads:  # a thread a worker, to wait for it
             try:
-                while True:
-                    while len(running) < AHEAD * self.jobs and (batch := list(islice(left, size))):
-                        running.append(threads.submit(self._ask, function, batch))
-                    if not running:
-                        return
-                    seconds, results = running.popleft().result()
-                    size = max(1, min(2 * size, int(BATCH * len(results) / max(seconds, 1e-9))))
-                    yield from results
+                yield from in_batches(
+                    lambda batch: threads.submit(self._ask, function, batch), items, lambda: self.jobs
+                )
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 for worker in self._workers:  # which also ends the threads
@@ -99,9 +114,7 @@ class Pool:
                 _send(worker.stdin, sys.path)
 
     def _ask(self, function: Callable[..., T], batch: list[tuple[Any, ...]]) -> tuple[float, list[T]]:
-        from joblib import wrap_non_picklable_objects  # takes functions of a script or a notebook along
-
-        work = pickle.dumps(wrap_non_picklable_objects((function, batch), keep_wrapper=False))
+        work = pack(function, batch)
         worker = self._idle.get()
         try:
             _send(worker.stdin, work)
@@ -122,14 +135,25 @@ def serve() -> None:
     os.dup2(2, 1)  # what the work prints must not get among the results
     with suppress(EOFError, BrokenPipeError):
         while True:
-            work = pickle.load(source)
-            begin, results, error = time.monotonic(), [], None
-            try:
-                function, batch = pickle.loads(work)
-                results = [function(*item) for item in batch]
-            except Exception as trouble:
-                error = _portable(trouble)
-            _send(sink, (time.monotonic() - begin, results, error))
+            _send(sink, perform(pickle.load(source)))
+
+
+def pack(function: Callable[..., Any], batch: list[tuple[Any, ...]]) -> bytes:
+    """Work that can be sent; functions of a script or a notebook go along."""
+    from joblib import wrap_non_picklable_objects
+
+    return pickle.dumps(wrap_non_picklable_objects((function, batch), keep_wrapper=False))
+
+
+def perform(work: bytes) -> tuple[float, list[Any], Exception | None]:
+    """Do packed work: its seconds, its results, and the error that ended it."""
+    begin, results, error = time.monotonic(), [], None
+    try:
+        function, batch = pickle.loads(work)
+        results = [function(*item) for item in batch]
+    except Exception as trouble:
+        error = _portable(trouble)
+    return time.monotonic() - begin, results, error
 
 
 def _portable(trouble: Exception) -> Exception:

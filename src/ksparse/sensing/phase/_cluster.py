@@ -1,0 +1,203 @@
+"""Work on a Dask cluster, results in order.  Needs the `dask` extra."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from ..._threads import one_thread
+from ..._validate import check_count
+from ._parallel import Pool, in_batches, pack, perform
+
+T = TypeVar("T")
+CONNECT = 5.0  # seconds that a scheduler has to answer
+JOIN = 10.0  # seconds that its first worker has to be there
+REFRESH = 2.0  # seconds between two looks at how many workers there are
+PATIENCE = 1.0, 60.0  # seconds for a result before it is asked for anew: at first, and at most
+VERSION = "__import__('ksparse').__version__"  # as a text it arrives on any Python, whatever is installed there
+
+
+class Cluster:
+    """The workers of a Dask cluster, used like a `Pool`, with results of the same bits.
+
+    Work of a worker that was lost is done again by another; workers may join at any time, and may have several threads.
+    Work that was under way on four lost workers is taken for their cause and is an error (the scheduler's setting
+    ``distributed.scheduler.allowed-failures`` says how many); errors of the work itself would come again, and are not
+    tried twice.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as ``"tcp://host:8786"``.  Its workers must have this version of ksparse.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._client = _connect(address)
+        self._running: dict[Any, Any] = {}
+        self._threads, self._seen = 0, float("-inf")
+        try:
+            self._check_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, which goes on; work that nobody waits for any more is cancelled."""
+        self._cancel()
+        with suppress(OSError, TimeoutError):  # the scheduler may be gone
+            self._client.close()
+
+    @property
+    def jobs(self) -> int:
+        """How many trials can be under way: the threads of all workers, which come and go; at least 1."""
+        if time.monotonic() - self._seen >= REFRESH and self._client.status == "running":
+            with suppress(OSError):  # a lost scheduler is noticed where results are waited for
+                self._threads = sum(self._client.nthreads().values())
+            self._seen = time.monotonic()
+        return max(1, self._threads)
+
+    def map(self, function: Callable[..., T], items: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+        """``function(*item)`` of every item, in order."""
+        try:
+            yield from in_batches(lambda batch: self._submit(function, batch), items, lambda: self.jobs)
+        finally:  # after an error or Ctrl-C
+            self._cancel()
+
+    def _submit(self, function: Callable[..., Any], batch: list[tuple[Any, ...]]) -> _Batch:
+        from ... import __version__
+
+        # packed here, for Dask would look into the arguments; not pure: an estimate wants the same work done twice
+        future = self._client.submit(do_trials, __version__, pack(function, batch), pure=False)
+        self._running[future.key] = future
+        return _Batch(self, future)
+
+    def _wait(self, future: Any) -> tuple[float, list[Any]]:
+        from distributed import CancelledError, KilledWorker
+        from distributed import TimeoutError as TookLonger
+
+        told, (patience, most) = False, PATIENCE
+        while True:
+            try:
+                seconds, results, error = future.result(timeout=patience)
+                break
+            except TookLonger:  # still at work, or kept by a worker that died: Dask tries for 30 s to reach that one
+                patience, self._seen = min(2 * patience, most), float("-inf")
+                if self.jobs and not self._threads and not told:
+                    told = True
+                    warnings.warn(f"the cluster at {self.address} has no workers; waiting for some", stacklevel=2)
+            except KilledWorker as trouble:
+                raise RuntimeError(
+                    f"{trouble.allowed_failures + 1} workers of the cluster at {self.address} died of the same trials, "
+                    "perhaps for lack of memory; their logs may say more"
+                ) from None
+            except CancelledError:
+                raise RuntimeError(
+                    f"the scheduler at {self.address} is gone, or has cancelled the work; with a scheduler that runs, "
+                    "the same again goes on"
+                ) from None
+            except Exception as trouble:  # Dask's own: those of the work come as results
+                raise RuntimeError(f"the cluster at {self.address} cannot do the work: {trouble}") from trouble
+        self._running.pop(future.key, None)
+        if error is not None:
+            raise error
+        return seconds, results
+
+    def _cancel(self) -> None:
+        if self._running and self._client.status == "running":
+            with suppress(OSError, TimeoutError):
+                self._client.cancel(list(self._running.values()))
+        self._running.clear()
+
+    def _check_workers(self) -> None:
+        """Refuse a cluster without workers, and workers with another version of ksparse."""
+        from distributed import TimeoutError as TookLonger
+
+        from ... import __version__
+
+        try:
+            self._client.wait_for_workers(1, timeout=JOIN)
+        except TookLonger:
+            raise ValueError(
+                f"the scheduler at {self.address} has no workers; start some with: "
+                f"dask worker {self.address} --nworkers -1 --nthreads 1"
+            ) from None
+        for worker, found in sorted(self._client.run(eval, VERSION, on_error="return").items()):
+            if not isinstance(found, OSError):  # lost in the meantime; those that join later are asked with their work
+                _check_version(__version__, found, worker)
+
+
+class _Batch(NamedTuple):
+    """What comes of a batch that a cluster has."""
+
+    cluster: Cluster
+    future: Any
+
+    def result(self) -> tuple[float, list[Any]]:
+        return self.cluster._wait(self.future)
+
+
+Workers = Pool | Cluster
+
+
+def make_pool(jobs: int | None = None, scheduler: str | None = None) -> Workers:
+    """Processes of this machine (see `Pool`), or the workers of a Dask cluster (see `Cluster`) if an address is given.
+
+    It is jobs or scheduler: a cluster has as many workers as it has.
+    """
+    if scheduler is None:
+        return Pool(None if jobs is None else check_count(jobs, "jobs"))
+    if jobs is not None:
+        raise ValueError(
+            "jobs is for processes of this machine, and scheduler for a cluster's workers: give one of them"
+        )
+    return Cluster(scheduler)
+
+
+def do_trials(version: str, work: bytes) -> tuple[float, list[Any], Exception | None]:
+    """What a worker does: a batch, on one thread, if its ksparse is that of the caller."""
+    from ... import __version__
+
+    try:
+        _check_version(version, __version__, "that joined")
+    except ValueError as trouble:
+        return 0.0, [], trouble
+    with one_thread():
+        return perform(work)
+
+
+def _connect(address: Any) -> Any:
+    """A client of the scheduler."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ValueError("a scheduler needs Dask; pip install 'ksparse[dask]' brings it") from None
+    if not isinstance(address, str) or not address:
+        raise ValueError(f"scheduler must be the address of a Dask scheduler, such as tcp://host:8786, got {address!r}")
+    try:
+        return Client(address, timeout=CONNECT, set_as_default=False)
+    except Exception as error:  # whatever answers there, if anything, may be no scheduler
+        trouble = str(error) or type(error).__name__
+    # The half-made client waits in a cycle.  Were it collected while another one starts, Dask would wait for itself.
+    gc.collect()
+    raise ValueError(
+        f"no Dask scheduler can be reached at {address} ({trouble}); start one with: dask scheduler, and give the "
+        "address that it prints"
+    )
+
+
+def _check_version(here: str, there: Any, worker: str) -> None:
+    if there == here:
+        return
+    found = f"has ksparse {there}" if isinstance(there, str) else f"cannot import ksparse ({there})"
+    raise ValueError(f"worker {worker} {found}, and this is ksparse {here}; install ksparse=={here} there")
