@@ -108,6 +108,7 @@ def test_a_killed_worker_costs_time_alone(dask, address, tmp_path):
         assert there == write("here", experiment.run, pool)
 
 
+@pytest.mark.filterwarnings("ignore:the cluster at .* has no workers:UserWarning")  # if both are dead at once
 def test_work_that_kills_workers_is_no_endless_work(dask, address):
     with (
         Cluster(address) as pool,

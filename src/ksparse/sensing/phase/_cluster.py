@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
+from asyncio import TimeoutError as TookLonger  # not the builtin one before Python 3.11
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -55,16 +56,14 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster, which goes on; work that nobody waits for any more is cancelled."""
         self._cancel()
-        with suppress(OSError, TimeoutError):  # the scheduler may be gone
+        with suppress(OSError, TookLonger):  # the scheduler may be gone
             self._client.close()
 
     @property
     def jobs(self) -> int:
         """How many trials can be under way: the threads of all workers, which come and go; at least 1."""
-        if time.monotonic() - self._seen >= REFRESH and self._client.status == "running":
-            with suppress(OSError):  # a lost scheduler is noticed where results are waited for
-                self._threads = sum(self._client.nthreads().values())
-            self._seen = time.monotonic()
+        if time.monotonic() - self._seen >= REFRESH:
+            self._count()
         return max(1, self._threads)
 
     def map(self, function: Callable[..., T], items: Iterable[tuple[Any, ...]]) -> Iterator[T]:
@@ -73,6 +72,13 @@ class Cluster:
             yield from in_batches(lambda batch: self._submit(function, batch), items, lambda: self.jobs)
         finally:  # after an error or Ctrl-C
             self._cancel()
+
+    def _count(self) -> int:
+        if self._client.status == "running":
+            with suppress(OSError):  # a lost scheduler is noticed where results are waited for
+                self._threads = sum(self._client.nthreads().values())
+        self._seen = time.monotonic()
+        return self._threads
 
     def _submit(self, function: Callable[..., Any], batch: list[tuple[Any, ...]]) -> _Batch:
         from ... import __version__
@@ -84,7 +90,6 @@ class Cluster:
 
     def _wait(self, future: Any) -> tuple[float, list[Any]]:
         from distributed import CancelledError, KilledWorker
-        from distributed import TimeoutError as TookLonger
 
         told, (patience, most) = False, PATIENCE
         while True:
@@ -92,8 +97,8 @@ class Cluster:
                 seconds, results, error = future.result(timeout=patience)
                 break
             except TookLonger:  # still at work, or kept by a worker that died: Dask tries for 30 s to reach that one
-                patience, self._seen = min(2 * patience, most), float("-inf")
-                if self.jobs and not self._threads and not told:
+                patience = min(2 * patience, most)
+                if not self._count() and not told:
                     told = True
                     warnings.warn(f"the cluster at {self.address} has no workers; waiting for some", stacklevel=2)
             except KilledWorker as trouble:
@@ -115,14 +120,12 @@ class Cluster:
 
     def _cancel(self) -> None:
         if self._running and self._client.status == "running":
-            with suppress(OSError, TimeoutError):
+            with suppress(OSError, TookLonger):
                 self._client.cancel(list(self._running.values()))
         self._running.clear()
 
     def _check_workers(self) -> None:
         """Refuse a cluster without workers, and workers with another version of ksparse."""
-        from distributed import TimeoutError as TookLonger
-
         from ... import __version__
 
         try:
