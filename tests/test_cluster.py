@@ -23,13 +23,19 @@ distributed = pytest.importorskip("distributed", reason="the dask extra is not i
 @pytest.fixture(scope="module")
 def dask():
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None, memory_limit=None
+        n_workers=2,
+        threads_per_worker=2,
+        processes=True,
+        dashboard_address=None,
+        memory_limit=None,
+        scheduler_kwargs={"allowed_failures": 1},
     ) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def address(dask):
+    dask.wait_for_workers(2, timeout=100)  # those that were killed come again
     return dask.scheduler_address
 
 
@@ -72,53 +78,6 @@ def test_the_same_bytes_as_here(address, tmp_path):
     assert phase.minimum_n("sp", 2, scheduler=address, **search) == phase.minimum_n("sp", 2, jobs=1, **search)
 
 
-class Murderer:
-    """A cluster one of whose workers is killed after some results."""
-
-    def __init__(self, pool, pid):
-        self.pool, self.pid = pool, pid
-
-    def map(self, function, items):
-        for i, result in enumerate(self.pool.map(function, items)):
-            if i == 40:
-                os.kill(self.pid, signal.SIGKILL)
-            yield result
-
-
-def test_a_killed_worker_costs_time_alone(dask, address, tmp_path):
-    experiment, calls = Experiment("sp", d=48, seed=3), tmp_path / "calls"
-    items = [(24, 3, t) for t in range(400)]
-
-    def slowly(n, K, t):
-        with calls.open("ab", buffering=0) as file:
-            file.write(b".")
-        time.sleep(0.005)
-        return experiment.run(n, K, t)
-
-    def write(name, function, pool):
-        with Ledger(tmp_path / name, ("K", "n", "trial")) as ledger:
-            collect(function, items, ledger, pool, verbose=False)
-        return (tmp_path / name).read_bytes()
-
-    with Cluster(address) as pool:
-        victim = min(dask.scheduler.workers.values(), key=lambda worker: worker.name)
-        there = write("there", slowly, Murderer(pool, dask.workers[victim.name].pid))
-    assert calls.stat().st_size > len(items)  # what was lost has been done again
-    with Pool(1) as pool:
-        assert there == write("here", experiment.run, pool)
-
-
-@pytest.mark.filterwarnings("ignore:the cluster at .* has no workers:UserWarning")  # if both are dead at once
-def test_work_that_kills_workers_is_no_endless_work(dask, address):
-    with (
-        Cluster(address) as pool,
-        pytest.raises(RuntimeError, match=r"4 workers of the cluster at .* died of the same"),
-    ):
-        list(pool.map(os._exit, [(1,)]))
-    with distributed.Client(address, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=20)
-
-
 def test_an_error_in_a_trial_is_the_same_error(address):
     texts = []
     for where in ({"jobs": 1}, {"scheduler": address}):
@@ -158,12 +117,14 @@ def test_a_scheduler_that_is_not_there(nowhere, tmp_path, monkeypatch):
     assert not out.exists()
 
 
-def test_something_else_at_the_address(monkeypatch):
-    monkeypatch.setattr(_cluster, "CONNECT", 2.0)
+def test_something_else_at_the_address(dask, address, monkeypatch):
+    with pytest.raises(ValueError, match=r"\(a Worker is there\)"):
+        make_pool(scheduler=next(iter(dask.scheduler.workers)))
+    monkeypatch.setattr(_cluster, "CONNECT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.listen()
         place = f"tcp://127.0.0.1:{server.getsockname()[1]}"  # takes connections and says nothing
-        with pytest.raises(ValueError, match=f"no Dask scheduler can be reached at {place}"):
+        with pytest.raises(ValueError, match=rf"can be reached at {place} \(no answer in 0.5 s\)"):
             make_pool(scheduler=place)
 
 
@@ -204,3 +165,48 @@ def test_ctrl_c_leaves_nothing_behind(address, tmp_path):
                 break
             time.sleep(0.05)
     assert left == 0
+
+
+class Murderer:
+    """A cluster one of whose workers is killed after some results."""
+
+    def __init__(self, pool, pid):
+        self.pool, self.pid = pool, pid
+
+    def map(self, function, items):
+        for i, result in enumerate(self.pool.map(function, items)):
+            if i == 40:
+                os.kill(self.pid, signal.SIGKILL)
+            yield result
+
+
+def test_a_killed_worker_costs_time_alone(dask, address, tmp_path):
+    experiment, calls = Experiment("sp", d=48, seed=3), tmp_path / "calls"
+    items = [(24, 3, t) for t in range(400)]
+
+    def slowly(n, K, t):
+        with calls.open("ab", buffering=0) as file:
+            file.write(b".")
+        time.sleep(0.005)
+        return experiment.run(n, K, t)
+
+    def write(name, function, pool):
+        with Ledger(tmp_path / name, ("K", "n", "trial")) as ledger:
+            collect(function, items, ledger, pool, verbose=False)
+        return (tmp_path / name).read_bytes()
+
+    with Cluster(address) as pool:
+        victim = min(dask.scheduler.workers.values(), key=lambda worker: worker.name)
+        there = write("there", slowly, Murderer(pool, dask.workers[victim.name].pid))
+    assert calls.stat().st_size > len(items)  # what was lost has been done again
+    with Pool(1) as pool:
+        assert there == write("here", experiment.run, pool)
+
+
+@pytest.mark.filterwarnings("ignore:the cluster at .* has no workers:UserWarning")  # if both are dead at once
+def test_work_that_kills_workers_is_no_endless_work(address):
+    with (
+        Cluster(address) as pool,
+        pytest.raises(RuntimeError, match=r"2 workers of the cluster at .* died of the same"),
+    ):
+        list(pool.map(os._exit, [(1,)]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
+import asyncio
 import time
 import warnings
-from asyncio import TimeoutError as TookLonger  # not the builtin one before Python 3.11
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ from ..._validate import check_count
 from ._parallel import Pool, in_batches, pack, perform
 
 T = TypeVar("T")
+TookLonger = asyncio.TimeoutError  # not the builtin one before Python 3.11
 CONNECT = 5.0  # seconds that a scheduler has to answer
 JOIN = 10.0  # seconds that its first worker has to be there
 REFRESH = 2.0  # seconds between two looks at how many workers there are
@@ -188,15 +189,25 @@ def _connect(address: Any) -> Any:
     if not isinstance(address, str) or not address:
         raise ValueError(f"scheduler must be the address of a Dask scheduler, such as tcp://host:8786, got {address!r}")
     try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook has an event loop of its own in this one
+            thread.submit(asyncio.run, _greet(address)).result()
         return Client(address, timeout=CONNECT, set_as_default=False)
-    except Exception as error:  # whatever answers there, if anything, may be no scheduler
-        trouble = str(error) or type(error).__name__
-    # The half-made client waits in a cycle.  Were it collected while another one starts, Dask would wait for itself.
-    gc.collect()
+    except Exception as error:  # whatever answers there, if anything, may say anything
+        trouble = str(error) or f"no answer in {CONNECT:g} s"
     raise ValueError(
         f"no Dask scheduler can be reached at {address} ({trouble}); start one with: dask scheduler, and give the "
         "address that it prints"
     )
+
+
+async def _greet(address: str) -> None:
+    """See whether a scheduler answers: a client would wait without end for one that takes calls and says nothing."""
+    from distributed import Security, rpc
+
+    async with rpc(address, timeout=CONNECT, connection_args=Security().get_connection_args("client")) as place:
+        kind = (await asyncio.wait_for(place.identity(), CONNECT))["type"]
+    if kind != "Scheduler":
+        raise ValueError(f"a {kind} is there")
 
 
 def _check_version(here: str, there: Any, worker: str) -> None:
