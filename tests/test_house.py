@@ -41,7 +41,7 @@ EXTRA = {
     "sources": {"sklearn"},
     "estimators": {"joblib", "sklearn"},
     "paper": {"jinja2", "matplotlib", "sklearn"},
-    "sensing": {"joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
+    "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 
 

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +184,12 @@ def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) ->
     return operation
 
 
-def threads() -> int:
-    """How many threads a pass over the data may use.
+most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
 
-    Numba's own setting: the cores that this process may use, or NUMBA_NUM_THREADS, which joblib sets in its workers.
+
+def threads() -> int:
+    """How many threads a pass over the data may use: what `most_threads` says here, or else numba's own setting.
+
+    That is the cores that this process may use, or NUMBA_NUM_THREADS, which joblib sets in its workers.
     """
-    return max(1, int(numba.config.NUMBA_NUM_THREADS))
+    return most_threads.get() or max(1, int(numba.config.NUMBA_NUM_THREADS))

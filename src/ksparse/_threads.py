@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ._jit import threads
+from ._jit import most_threads, threads
 
 T = TypeVar("T")
 
@@ -56,6 +56,19 @@ def one_blas_thread() -> Iterator[None]:
             limit = _limits.pop()
             if not _limits:
                 limit.restore_original_limits()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Kernels, BLAS and OpenMP have one thread, for the calling thread, which may be one of many."""
+    from threadpoolctl import threadpool_limits
+
+    before = most_threads.set(1)
+    try:
+        with one_blas_thread(), threadpool_limits(1, user_api="openmp"):  # OpenMP keeps a number a thread
+            yield
+    finally:
+        most_threads.reset(before)
 
 
 @contextmanager

@@ -12,6 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="A Dask cluster instead of processes: tcp://host:8786. Not with --jobs; needs 'ksparse[dask]'."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import errors, long_run
+from . import Scheduler, errors, long_run
 
 
 class Preset(str, Enum):
@@ -37,9 +37,7 @@ def paper(
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on with results in the folder, or set them aside.")] = True,
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="The address of a Dask scheduler, to run on its workers.")
-    ] = None,
+    scheduler: Scheduler = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same results.")] = 0,
     draw_only: Annotated[bool, typer.Option("--draw-only", help="Draw what is there; run nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No estimate and no progress.")] = False,

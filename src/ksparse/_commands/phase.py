@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import AsJson, errors, long_run, print_json
+from . import AsJson, Scheduler, errors, long_run, print_json
 
 
 def phase(
@@ -32,6 +32,7 @@ def phase(
     success: Annotated[float, typer.Option(help="A relative error below this is a success.")] = 1e-3,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    scheduler: Scheduler = None,
     out: Annotated[Path, typer.Option(help="The folder of the results; a stopped run goes on there.")] = Path("phase"),
     resume: Annotated[bool, typer.Option(help="Go on with results in the folder, or set them aside.")] = True,
     as_json: AsJson = False,
@@ -47,7 +48,9 @@ def phase(
         grid = lab.make_grid(d, values(n, "--n"), values(K, "--K"), values(delta, "--delta"), values(rho, "--rho"))
         names = list(dict.fromkeys(algorithm or ["htp"]))
         experiments = [lab.Experiment(name, ensemble, signal, d, k, noise_db, matrix, success, seed) for name in names]
-        found = lab.run_all(experiments, grid, trials=trials, jobs=jobs, out=out, resume=resume, verbose=not quiet)
+        found = lab.run_all(
+            experiments, grid, trials=trials, out=out, resume=resume, verbose=not quiet, jobs=jobs, scheduler=scheduler
+        )
         files = [out / lab.RESULTS, *lab.write_report(found, out)]
     if as_json:
         print_json(

@@ -32,14 +32,13 @@ def begin(lab: Lab, resume: bool) -> dict[str, Any]:
     facts |= {"seconds": {}, "cpu_seconds": {}}
     try:
         lab.out.mkdir(parents=True, exist_ok=True)
-        old = _old(path) if resume else None
-        for name in SAME if old else ():
-            if old[name] != facts[name]:
-                raise ValueError(
-                    f"{path} belongs to a run with {name} {old[name]!r}, not {facts[name]!r}: give another folder, or "
-                    "the same settings, or resume=False (--no-resume), which sets the old results aside"
-                )
-        if old:
+        if resume and (old := _old(path)):
+            for name in SAME:
+                if old[name] != facts[name]:
+                    raise ValueError(
+                        f"{path} belongs to a run with {name} {old[name]!r}, not {facts[name]!r}: give another folder, "
+                        "or the same settings, or resume=False (--no-resume), which sets the old results aside"
+                    )
             facts |= {name: old[name] for name in ("started", "seconds", "cpu_seconds")}
         for folder in ("results", "summary", "figures"):
             (lab.out / folder).mkdir(exist_ok=True)

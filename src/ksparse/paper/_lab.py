@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import Ledger, Pool, collect, read_records, tell_mended
+from ..sensing.phase import Ledger, Workers, collect, read_records, tell_mended
 
 PRESETS = {
     "quick": "coarse grids and few trials, every figure drawn: minutes",
@@ -51,7 +51,7 @@ class Lab:
     preset : one of PRESETS
     out : folder
         Trials are in ``out/results/figure<NUMBER>.jsonl``.
-    pool : Pool
+    pool : workers
     seed : int
     digits : str
         The name of the set of digits.
@@ -62,7 +62,7 @@ class Lab:
 
     preset: str
     out: Path
-    pool: Pool
+    pool: Workers
     seed: int = 0
     digits: str = ""
     context: dict[str, Any] = field(default_factory=dict)

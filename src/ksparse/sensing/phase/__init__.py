@@ -1,17 +1,18 @@
 """The laboratory: how many measurements an algorithm needs, found by trying.
 
 `run` tries an algorithm over a grid of n and K and gives a `Phase`; `minimum_n` looks for the fewest measurements of
-one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_all`, `Ledger`, `Pool` and
-`collect` are the parts for other experiments: trials that depend on their seed alone, in parallel, and a file that
-survives a kill.
+one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_all`, `Ledger`, `Pool`,
+`Cluster` and `collect` are the parts for other experiments: trials that depend on their seed alone, in parallel, and a
+file that survives a kill.
 """
 
+from ._cluster import Cluster, make_pool
 from ._experiment import Experiment, stream
 from ._fit import wilson
 from ._grid import make_grid
 from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
 from ._ledger import Ledger, read_records, set_aside
-from ._parallel import Pool
+from ._parallel import Pool, Workers
 from ._report import write_report, write_whole
 from ._result import Curve, MinimumN, Phase
 from ._search import minimum_n
@@ -19,16 +20,19 @@ from ._threshold import donoho_tanner
 
 __all__ = [
     "RESULTS",
+    "Cluster",
     "Curve",
     "Experiment",
     "Ledger",
     "MinimumN",
     "Phase",
     "Pool",
+    "Workers",
     "collect",
     "donoho_tanner",
     "interruptible",
     "make_grid",
+    "make_pool",
     "minimum_n",
     "read",
     "read_records",

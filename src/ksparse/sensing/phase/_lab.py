@@ -14,10 +14,11 @@ import numpy as np
 
 from ..._progress import counter, duration
 from ..._validate import check_count, check_flag
+from ._cluster import make_pool
 from ._experiment import KEY, OUTCOME, Experiment, OtherSettings
 from ._grid import Grid, make_grid
 from ._ledger import Ledger, read_records
-from ._parallel import Pool
+from ._parallel import Workers
 from ._result import Phase
 
 RESULTS = "results.jsonl"
@@ -42,6 +43,7 @@ def run(
     success: float = 1e-3,
     seed: int = 0,
     jobs: int | None = None,
+    scheduler: str | None = None,
     out: str | Path | None = None,
     resume: bool = True,
     verbose: bool = True,
@@ -80,6 +82,9 @@ def run(
         every algorithm.
     jobs : int
         Processes; all cores by default.
+    scheduler : str
+        The address of a Dask scheduler, such as ``"tcp://host:8786"``: its workers are used instead, and give the
+        same bytes.  Needs the `dask` extra.  Not together with jobs.
     out : path
         A folder; every trial is added to its results.jsonl as it comes.  A run that was stopped, by Ctrl-C or a kill,
         goes on where it was when it is called again, and ends with the same bytes.  More trials, cells and algorithms
@@ -101,7 +106,9 @@ def run(
     """
     experiment = Experiment(algorithm, ensemble, signal, d, k, noise_db, matrix, success, seed)
     grid = make_grid(d, n, K, delta, rho)
-    return run_all([experiment], grid, trials=trials, jobs=jobs, out=out, resume=resume, verbose=verbose)[0]
+    return run_all(
+        [experiment], grid, trials=trials, jobs=jobs, scheduler=scheduler, out=out, resume=resume, verbose=verbose
+    )[0]
 
 
 def run_all(
@@ -110,6 +117,7 @@ def run_all(
     *,
     trials: int = 100,
     jobs: int | None = None,
+    scheduler: str | None = None,
     out: str | Path | None = None,
     resume: bool = True,
     verbose: bool = True,
@@ -118,13 +126,16 @@ def run_all(
 
     The other parameters are those of `run`.
     """
-    trials, jobs = check_count(trials, "trials"), None if jobs is None else check_count(jobs, "jobs")
+    trials = check_count(trials, "trials")
     cells = [(int(n), int(K)) for n, K in zip(grid.n, grid.K, strict=True)]
-    with open_ledger(out, experiments, resume=resume, verbose=verbose) as ledger:
+    with (  # workers first: without them, files stay as they are
+        make_pool(jobs, scheduler) as pool,
+        open_ledger(out, experiments, resume=resume, verbose=verbose) as ledger,
+    ):
         items = [
             (e, n, K, t) for e in experiments for n, K in cells for t in range(trials) if e.key(n, K, t) not in ledger
         ]
-        with interruptible(ledger), Pool(jobs) as pool:
+        with interruptible(ledger):
             if verbose and items:
                 print(estimate(items, pool), file=sys.stderr, flush=True)
             collect(Experiment.run, items, ledger, pool, label="trials", verbose=verbose)
@@ -142,7 +153,7 @@ def collect(
     function: Callable[..., dict[str, Any]],
     items: Iterable[tuple[Any, ...]],
     ledger: Ledger,
-    pool: Pool,
+    pool: Workers,
     *,
     label: str = "",
     verbose: bool = True,
@@ -174,7 +185,7 @@ def interruptible(ledger: Ledger) -> Iterator[None]:
         raise
 
 
-def estimate(items: Sequence[tuple[Any, ...]], pool: Pool) -> str:
+def estimate(items: Sequence[tuple[Any, ...]], pool: Workers) -> str:
     """How long trials will take, from a few all over the grid, by the very workers.
 
     A hard cell may take many times as long as an easy one, and the cores may be busy with other things.

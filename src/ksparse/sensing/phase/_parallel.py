@@ -9,11 +9,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 BATCH = 0.2  # seconds of work that a worker gets at a time
@@ -22,6 +22,52 @@ START = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from {
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS"), "1"
 )
+
+
+class Done(NamedTuple):
+    """What came of a batch: the time it took, its results, and the error that ended it."""
+
+    seconds: float
+    cpu_seconds: float
+    results: list[Any]
+    error: Exception | None
+
+
+class Promise(Protocol):
+    """A batch under way."""
+
+    def result(self) -> Done: ...
+
+
+class Workers(Protocol):
+    """Whoever has work done: `Pool`, `Cluster`."""
+
+    cpu_seconds: float
+
+    @property
+    def jobs(self) -> int: ...
+    def map(self, function: Callable[..., T], items: Iterable[tuple[Any, ...]]) -> Iterator[T]: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+def in_batches(
+    workers: Workers, submit: Callable[[list[tuple[Any, ...]]], Promise], items: Iterable[tuple[Any, ...]]
+) -> Iterator[Any]:
+    """The results of all items in order, from batches of about `BATCH` seconds, `AHEAD` of them a job under way."""
+    left, size = iter(items), 1
+    running: deque[Promise] = deque()
+    while True:
+        while len(running) < AHEAD * workers.jobs and (batch := list(islice(left, size))):
+            running.append(submit(batch))
+        if not running:
+            return
+        done = running.popleft().result()
+        if done.error is not None:
+            raise done.error
+        workers.cpu_seconds += done.cpu_seconds
+        size = max(1, min(2 * size, int(BATCH * len(done.results) / max(done.seconds, 1e-9))))
+        yield from done.results
 
 
 class Pool:
@@ -68,25 +114,15 @@ class Pool:
 
             with threadpool_limits(1):
                 for item in items:
-                    begin = time.process_time()
+                    begin = time.thread_time()
                     result = function(*item)
-                    self.cpu_seconds += time.process_time() - begin
+                    self.cpu_seconds += time.thread_time() - begin
                     yield result
             return
         self._start()
-        left, size = iter(items), 1
-        running: deque[Future[Any]] = deque()
         with ThreadPoolExecutor(self.jobs) as threads:  # a thread a worker, to wait for it
             try:
-                while True:
-                    while len(running) < AHEAD * self.jobs and (batch := list(islice(left, size))):
-                        running.append(threads.submit(self._ask, function, batch))
-                    if not running:
-                        return
-                    seconds, cpu_seconds, results = running.popleft().result()
-                    self.cpu_seconds += cpu_seconds
-                    size = max(1, min(2 * size, int(BATCH * len(results) / max(seconds, 1e-9))))
-                    yield from results
+                yield from in_batches(self, lambda batch: threads.submit(self._ask, function, batch), items)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 for worker in self._workers:  # which also ends the threads
@@ -108,22 +144,17 @@ class Pool:
             with suppress(BrokenPipeError):
                 _send(worker.stdin, sys.path)
 
-    def _ask(self, function: Callable[..., T], batch: list[tuple[Any, ...]]) -> tuple[float, float, list[T]]:
-        from joblib import wrap_non_picklable_objects  # takes functions of a script or a notebook along
-
-        work = pickle.dumps(wrap_non_picklable_objects((function, batch), keep_wrapper=False))
+    def _ask(self, function: Callable[..., T], batch: list[tuple[Any, ...]]) -> Done:
+        work = pack(function, batch)
         worker = self._idle.get()
         try:
             _send(worker.stdin, work)
-            seconds, cpu_seconds, results, error = pickle.load(worker.stdout)  # type: ignore[arg-type]
+            return pickle.load(worker.stdout)  # type: ignore[arg-type]
         except (OSError, EOFError, pickle.UnpicklingError):
             text = "a worker was ended from outside, perhaps for lack of memory; try with fewer jobs"
             raise RuntimeError(text) from None
         finally:
             self._idle.put(worker)
-        if error is not None:
-            raise error
-        return seconds, cpu_seconds, results
 
 
 def serve() -> None:
@@ -132,14 +163,25 @@ def serve() -> None:
     os.dup2(2, 1)  # what the work prints must not get among the results
     with suppress(EOFError, BrokenPipeError):
         while True:
-            work = pickle.load(source)
-            begin, cpu_begin, results, error = time.monotonic(), time.process_time(), [], None
-            try:
-                function, batch = pickle.loads(work)
-                results = [function(*item) for item in batch]
-            except Exception as trouble:
-                error = _portable(trouble)
-            _send(sink, (time.monotonic() - begin, time.process_time() - cpu_begin, results, error))
+            _send(sink, perform(pickle.load(source)))
+
+
+def pack(function: Callable[..., Any], batch: list[tuple[Any, ...]]) -> bytes:
+    """Work that can be sent; functions of a script or a notebook go along."""
+    from joblib import wrap_non_picklable_objects
+
+    return pickle.dumps(wrap_non_picklable_objects((function, batch), keep_wrapper=False))
+
+
+def perform(work: bytes) -> Done:
+    """Do packed work."""
+    begin, cpu_begin, results, error = time.monotonic(), time.thread_time(), [], None
+    try:
+        function, batch = pickle.loads(work)
+        results = [function(*item) for item in batch]
+    except Exception as trouble:
+        error = _portable(trouble)
+    return Done(time.monotonic() - begin, time.thread_time() - cpu_begin, results, error)
 
 
 def _portable(trouble: Exception) -> Exception:

@@ -7,10 +7,11 @@ from typing import Any
 
 from ..._progress import counter
 from ..._validate import check_count
+from ._cluster import make_pool
 from ._experiment import Experiment
 from ._lab import collect, interruptible, open_ledger
 from ._ledger import Ledger
-from ._parallel import Pool
+from ._parallel import Workers
 from ._result import MinimumN, check_rate, enough, reached
 
 CONFIRM = 3  # how many n above the found one are tried too
@@ -32,6 +33,7 @@ def minimum_n(
     success: float = 1e-3,
     seed: int = 0,
     jobs: int | None = None,
+    scheduler: str | None = None,
     out: str | Path | None = None,
     resume: bool = True,
     verbose: bool = True,
@@ -49,7 +51,7 @@ def minimum_n(
         The wanted share of successes, at most 1.
     step : int
         The multiples of it, up to d, are the n that may be found.
-    algorithm, K, d, trials, ensemble, signal, k, noise_db, matrix, success, seed, jobs, out, resume, verbose
+    algorithm, K, d, trials, ensemble, signal, k, noise_db, matrix, success, seed, jobs, scheduler, out, resume, verbose
         As for `run`; `out` may be the folder of a run.
 
     Returns
@@ -66,11 +68,13 @@ def minimum_n(
     experiment = Experiment(algorithm, ensemble, signal, d, k, noise_db, matrix, success, seed)
     K, rate = check_count(K, "K", high=d, high_text="d"), check_rate(rate)
     trials, step = check_count(trials, "trials"), check_count(step, "step", high=d, high_text="d")
-    jobs = None if jobs is None else check_count(jobs, "jobs")
     grid = range(step, d + 1, step)
-    with open_ledger(out, [experiment], resume=resume, verbose=verbose) as ledger:
+    with (
+        make_pool(jobs, scheduler) as pool,
+        open_ledger(out, [experiment], resume=resume, verbose=verbose) as ledger,
+    ):
         total = len(grid).bit_length() + CONFIRM
-        with interruptible(ledger), Pool(jobs) as pool, counter("cells", total, verbose) as advance:
+        with interruptible(ledger), counter("cells", total, verbose) as advance:
             cells = _Cells(experiment, K, ledger, trials, int(enough(rate, trials)), pool)
             below, at = -1, len(grid)  # places in the grid: too few, and enough (or beyond the end)
             while at - below > 1:
@@ -92,7 +96,7 @@ def minimum_n(
 class _Cells:
     """Trials of single cells, as many as it takes to know."""
 
-    def __init__(self, experiment: Experiment, K: int, ledger: Ledger, trials: int, wanted: int, pool: Pool) -> None:
+    def __init__(self, experiment: Experiment, K: int, ledger: Ledger, trials: int, wanted: int, pool: Workers) -> None:
         self.experiment, self.K, self.ledger = experiment, K, ledger
         self.trials, self.wanted, self.pool = trials, wanted, pool
 
