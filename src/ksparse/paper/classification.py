@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._minimize import minimize
 from ..sensing.phase import stream
+from ..solvers import HTSVRG, Exchange
 from ._digits import MNIST, PAIRS, SMALL, Pair, load_pair, of_one_set, title_of
 from ._lab import Claim, Item, Summary, significant
 
@@ -71,7 +73,6 @@ def trial(
     data = load_pair(digits, digits_folder, pair)
     if rule == "lowest":
         return _lowest(data, k)
-    from .. import HTSVRG, minimize
 
     eta = "spectral" if rule == "spectral" else step_of(digits, len(data.y))
     solver = HTSVRG(step=eta, stages=MORE_STAGES, tol=0.0, output="random" if rule == "random" else "last")
@@ -109,7 +110,6 @@ def step_of(digits: str, n: int) -> float:
 
 def _lowest(data: Pair, k: int) -> Item:
     """The same objective, no ridge and no constant, by the package's best solver."""
-    from .. import Exchange, minimize
 
     result = minimize(data.A, data.y, k, loss="logistic", solver=Exchange(), random_state=0)
     return {

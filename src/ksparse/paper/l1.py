@@ -94,7 +94,7 @@ def trial(
 
 
 def _fit_auto(data: Pair, k: int, number: int) -> Any:
-    from .. import KSparseClassifier
+    from ..estimators import KSparseClassifier
 
     with warnings.catch_warnings():
         _silence(warnings)
