@@ -71,7 +71,8 @@ def trial(
     data = load_pair(digits, digits_folder, pair)
     if rule == "lowest":
         return _lowest(data, k)
-    from .. import HTSVRG, minimize
+    from .._minimize import minimize
+    from ..solvers import HTSVRG
 
     eta = "spectral" if rule == "spectral" else step_of(digits, len(data.y))
     solver = HTSVRG(step=eta, stages=MORE_STAGES, tol=0.0, output="random" if rule == "random" else "last")
@@ -109,7 +110,8 @@ def step_of(digits: str, n: int) -> float:
 
 def _lowest(data: Pair, k: int) -> Item:
     """The same objective, no ridge and no constant, by the package's best solver."""
-    from .. import Exchange, minimize
+    from .._minimize import minimize
+    from ..solvers import Exchange
 
     result = minimize(data.A, data.y, k, loss="logistic", solver=Exchange(), random_state=0)
     return {
