@@ -131,13 +131,15 @@ def choose(figures: Iterable[str] | None) -> list[ModuleType]:
 
 def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any], fresh: bool) -> None:
     began, cpu_began = time.monotonic(), lab.pool.cpu_seconds
-    with lab.open(figure, fresh) as ledger, interruptible(ledger):
-        if hasattr(figure, "run"):
-            figure.run(lab, ledger)
-        else:
-            lab.collect(figure, _items(figure, lab), ledger)
-        ledger.sort()
-    summary = json.dumps(figure.summarise(lab.records(figure)), separators=(",", ":"), allow_nan=False)
+    if figure.KEY:  # else it is drawn from what others found
+        with lab.open(figure, fresh) as ledger, interruptible(ledger):
+            if hasattr(figure, "run"):
+                figure.run(lab, ledger)
+            else:
+                lab.collect(figure, _items(figure, lab), ledger)
+            ledger.sort()
+    records = lab.records(figure) if figure.KEY else ()
+    summary = json.dumps(figure.summarise(records), separators=(",", ":"), allow_nan=False)
     write_whole(lab.out / "summary" / f"figure{figure.NUMBER}.json", f"{summary}\n".encode())
     for name, spent in (("seconds", time.monotonic() - began), ("cpu_seconds", lab.pool.cpu_seconds - cpu_began)):
         facts[name][figure.NUMBER] = round(facts[name].get(figure.NUMBER, 0.0) + spent, 1)
@@ -163,11 +165,11 @@ def _read(path: Path) -> Any:
 # --- how long it will take -------------------------------------------------------------------------------------------
 def estimate(chosen: Sequence[ModuleType], lab: Lab) -> str:
     """How long the trials that are missing will take, from a few of every figure, made by the very workers."""
-    missing = {figure.NUMBER: lab.missing(figure, _items(figure, lab)) for figure in chosen}
+    missing = {figure.NUMBER: lab.missing(figure, _items(figure, lab)) for figure in chosen if figure.KEY}
     share = BUDGET[lab.preset] / max(1, sum(map(bool, missing.values())))
     parts, tried = {}, 0
     for figure in chosen:
-        if missing[figure.NUMBER]:
+        if missing.get(figure.NUMBER):
             seconds, count = _sample(lab.worker(figure), missing[figure.NUMBER], lab, share)
             parts[figure.NUMBER], tried = seconds * len(missing[figure.NUMBER]), tried + count
     if not parts:

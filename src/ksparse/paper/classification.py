@@ -73,7 +73,6 @@ def trial(
     data = load_pair(digits, digits_folder, pair)
     if rule == "lowest":
         return _lowest(data, k)
-
     eta = "spectral" if rule == "spectral" else step_of(digits, len(data.y))
     solver = HTSVRG(step=eta, stages=MORE_STAGES, tol=0.0, output="random" if rule == "random" else "last")
     then: list[NDArray[np.float64]] = []
@@ -110,7 +109,6 @@ def step_of(digits: str, n: int) -> float:
 
 def _lowest(data: Pair, k: int) -> Item:
     """The same objective, no ridge and no constant, by the package's best solver."""
-
     result = minimize(data.A, data.y, k, loss="logistic", solver=Exchange(), random_state=0)
     return {
         **_what_it_is(data, result.x),

@@ -46,12 +46,12 @@ class Config(NamedTuple):
 
 
 PATH = (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5)
-SAGA_PATH = (0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4)
+SAGA_PATH = (0.01, 0.003, 0.001, 3e-4, 1e-4)
 CONFIG = {
     "quick": Config(
         {MNIST: ("1v7", "4v5"), SMALL: PAIRS}, PATH[::2], (0.01, 0.001), 10, (1, 3, 10), (20, 70, 150, 784, 5, 24, 64)
     ),
-    "standard": Config(classification.ALL_PAIRS, PATH, SAGA_PATH, 20, (1, 3, 10, 20, 50, FAIR), (784, 64)),
+    "standard": Config(classification.ALL_PAIRS, PATH, SAGA_PATH, 20, (1, 3, 10, 20, FAIR), (784, 64)),
     "full": Config(classification.ALL_PAIRS, PATH, SAGA_PATH, 20, (1, 3, 10, 20, 50, FAIR, 3 * FAIR), (784, 64)),
 }
 
