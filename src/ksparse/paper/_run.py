@@ -182,12 +182,18 @@ def estimate(chosen: Sequence[ModuleType], lab: Lab) -> str:
 def _sample(worker: Callable[[Item], Item], items: list[Item], lab: Lab, budget: float) -> tuple[float, int]:
     """Seconds a trial, with all workers at it, and how many trials say so."""
     order = np.random.default_rng(0).permutation(len(items))
-    jobs = min(lab.pool.jobs, len(items))
-    list(lab.pool.map(worker, [(items[order[0]],)] * jobs))  # workers start, and may have to compile
-    done, spent, size = 0, 0.0, jobs
+    size = min(lab.pool.jobs, len(items))
+    spent = _seconds(lab, worker, [items[i] for i in order[:size]])  # workers start, and may have to compile
+    if spent > budget or size == len(items):
+        return spent / size, size
+    done, spent = 0, 0.0
     while done == 0 or (spent < budget / 2 and done < len(items)):
-        batch = [(items[i],) for i in order[done : done + size]]
-        began = time.monotonic()
-        list(lab.pool.map(worker, batch))
-        spent, done, size = spent + time.monotonic() - began, done + len(batch), 2 * size
+        batch = [items[i] for i in order[done : done + size]]
+        spent, done, size = spent + _seconds(lab, worker, batch), done + len(batch), 2 * size
     return spent / done, done
+
+
+def _seconds(lab: Lab, worker: Callable[[Item], Item], items: list[Item]) -> float:
+    began = time.monotonic()
+    list(lab.pool.map(worker, [(item,) for item in items]))
+    return time.monotonic() - began

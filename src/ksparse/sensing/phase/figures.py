@@ -41,7 +41,8 @@ def draw_rates(ax: Any, phase: Phase, shares: bool) -> Any:
         cells = np.flatnonzero(phase.n == n)
         cells = cells[np.argsort(phase.K[cells])]
         heights = edges((phase.rho if shares else phase.K)[cells])
-        image = ax.pcolormesh([left, right], heights, phase.rate[cells, np.newaxis], cmap=COLORS, vmin=0, vmax=1)
+        style = {"cmap": COLORS, "vmin": 0, "vmax": 1, "edgecolors": "face", "linewidth": 0.3}  # no seams between tiles
+        image = ax.pcolormesh([left, right], heights, phase.rate[cells, np.newaxis], **style)
     return image
 
 
