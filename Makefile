@@ -28,7 +28,7 @@ test: lint
 test-all: lint
 	$(PYTEST)
 
-# `make bench DATA=folder` adds what needs data sets; the last three fail when a check is missed.
+# `make bench DATA=folder` adds what needs data sets; the last four fail when a check is missed.
 # Numbers that benchmarks/results holds from the same sources are kept: an interrupted run goes on where it was.
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
@@ -37,6 +37,7 @@ ifdef DATA
 	$(BIN)/python benchmarks/bench_peers.py --data '$(DATA)'
 	$(BIN)/python benchmarks/bench_heldout.py --data '$(DATA)'
 endif
+	$(BIN)/python benchmarks/bench_verdicts.py
 	$(BIN)/python benchmarks/bench_transitions.py
 	$(BIN)/python benchmarks/bench_recovery.py
 	$(BIN)/python benchmarks/bench_steps.py

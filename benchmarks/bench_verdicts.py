@@ -4,8 +4,8 @@
 
 For HT-SVRG with both snapshot rules, PGD and IHT: half of the trials are near the transition, where verdicts are hard
 (n from 9K to 9K + 70; IHT: 10K to 20K), half anywhere on the grid of figure 1; two thirds have Gaussian amplitudes,
-the others signs.  A full trial of HT-SVRG takes some seconds.  Killed, the same command goes on.  Exits with 1 if a rule
-changes more than 0.5% of the verdicts.
+the others signs.  A full trial of HT-SVRG takes some seconds.  Killed, the same command goes on.  Exits with 1 if the
+rules change more than 0.5% of the verdicts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def main():
     parser.add_argument("--trials", type=int, default=640, help="of each algorithm")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--summary", type=Path, default=Path("docs/benchmarks/verdicts.json"))
+    parser.add_argument(
+        "--summary", type=Path, default=Path("src/ksparse/paper/verdicts.json"), help="where the page reads it"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "verdicts.jsonl"

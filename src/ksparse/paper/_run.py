@@ -21,6 +21,7 @@ from . import _digits
 from ._facts import FACTS, begin, write_facts
 from ._lab import PRESETS, Item, Lab
 from ._page import write_page
+from ._verdict import rules
 
 # in the order of the page; a figure comes after those that it needs
 FIGURES = {
@@ -112,7 +113,7 @@ def draw(out: str | Path) -> Path:
             summaries[figure.NUMBER] = _read(path)
     if not summaries:
         raise ValueError(f"out must be a folder with a summary, got '{out}'; run the experiments first")
-    facts = _read(out / FACTS) if (out / FACTS).exists() else {}
+    facts = {**(_read(out / FACTS) if (out / FACTS).exists() else {}), "rules": rules()}
     return write_page(out, [figure for figure in modules if figure.NUMBER in summaries], summaries, facts)
 
 

@@ -92,6 +92,29 @@ def _spread(values: NDArray[np.float64], on: NDArray[np.intp], like: NDArray[np.
     return x
 
 
+def rules() -> list[str]:
+    """The rules in words, with what they changed when trials were run to their last stage as well."""
+    import json
+    from importlib import resources
+
+    texts = [
+        f"Success: the relative error is below {SUCCESS:g}; errors were not seen to rise above it again.",
+        f"Failure: the error exceeds {BLOWN:g}, or y = A x is solved, with a wrong x.",
+        "Forecast: while no column enters or leaves, the mean of the iterate follows a linear recursion on its "
+        "support, solved in closed form for every later stage. If no entry comes near to being replaced on the whole "
+        f"way to the last stage, the end is known, unless the error there is within a factor of {CLOSE} of the "
+        "threshold; if one does, the run leaps to the stage before.",
+        "IHT and PGD also end when an iterate comes back (a fixed point or a cycle), and when an error far above the "
+        "threshold has hardly moved for thousands of iterations, while columns go to and fro.",
+    ]
+    measured = json.loads(resources.files(__package__).joinpath("verdicts.json").read_text(encoding="utf-8"))
+    counts = (
+        f"{name} {row['changed']} of {row['trials']:,} verdicts, with {row['stages']:.1%} of the stages"
+        for name, row in measured.items()
+    )
+    return [*texts, f"Measured against runs of all stages, these rules changed: {'; '.join(counts)}."]
+
+
 def moments(left: int) -> NDArray[np.int64]:
     """Stages ahead, dense at first and ever wider, in pairs (an entry may oscillate), with the last one."""
     wide = np.geomspace(1, left, MOMENTS // 2).astype(np.int64)
