@@ -26,7 +26,7 @@ def dask():
         n_workers=2,
         threads_per_worker=2,
         processes=True,
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         memory_limit=None,
         scheduler_kwargs={"allowed_failures": 1},
     ) as cluster:
@@ -142,7 +142,7 @@ def test_jobs_or_scheduler(nowhere, monkeypatch):
 def test_a_cluster_without_workers(monkeypatch):
     monkeypatch.setattr(_cluster, "JOIN", 0.5)
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty,
         pytest.raises(ValueError, match=r"has no workers; start some with: dask worker .*--nthreads 1"),
     ):
         Cluster(empty.scheduler_address)
