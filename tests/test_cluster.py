@@ -74,8 +74,10 @@ def test_the_same_bytes_as_here(address, tmp_path):
     phase.run(matched, jobs=1, out=tmp_path / "here", **SMALL)
     phase.run(matched, scheduler=address, out=tmp_path / "there", **SMALL)
     assert files(tmp_path / "there") == files(tmp_path / "here")
-    search = {"d": 32, "step": 4, "trials": 20, "verbose": False}
-    assert phase.minimum_n("sp", 2, scheduler=address, **search) == phase.minimum_n("sp", 2, jobs=1, **search)
+    search = {"d": 32, "step": 4, "trials": 20, "rate": 0.5, "verbose": False}
+    found = phase.minimum_n(matched, 1, scheduler=address, **search)
+    assert found == phase.minimum_n(matched, 1, jobs=1, **search)
+    assert found.n is not None
 
 
 def test_an_error_in_a_trial_is_the_same_error(address):
@@ -181,7 +183,7 @@ class Murderer:
 
 
 def test_a_killed_worker_costs_time_alone(dask, address, tmp_path):
-    experiment, calls = Experiment("sp", d=48, seed=3), tmp_path / "calls"
+    experiment, calls = Experiment(matched, d=48, seed=3), tmp_path / "calls"
     items = [(24, 3, t) for t in range(400)]
 
     def slowly(n, K, t):

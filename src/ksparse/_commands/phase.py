@@ -58,10 +58,16 @@ def phase(
         names = list(dict.fromkeys(algorithm or ["htp"]))
         experiments = [lab.Experiment(name, ensemble, signal, d, k, noise_db, matrix, success, seed) for name in names]
         try:
-            workers = {"jobs": jobs, "scheduler": scheduler}
             found = lab.run_all(
-                experiments, grid, trials=trials, out=out, resume=resume, verbose=not quiet, **workers
-            )  # fmt: skip
+                experiments,
+                grid,
+                trials=trials,
+                jobs=jobs,
+                scheduler=scheduler,
+                out=out,
+                resume=resume,
+                verbose=not quiet,
+            )
             files = [out / lab.RESULTS, *lab.write_report(found, out)]
         except KeyboardInterrupt:
             raise typer.Exit(130) from None

@@ -97,7 +97,7 @@ class Cluster:
             try:
                 seconds, results, error = future.result(timeout=patience)
                 break
-            except TookLonger:  # still at work, or kept by a worker that died: Dask tries for 30 s to reach that one
+            except TookLonger:  # still at work, or kept by a worker that died: Dask may try for 30 s to reach it
                 patience = min(2 * patience, most)
                 if not self._count() and not told:
                     told = True
