@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -57,8 +58,13 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster, which goes on; work that nobody waits for any more is cancelled."""
         self._cancel()
-        with suppress(OSError, TookLonger):  # the scheduler may be gone
-            self._client.close()
+        log = logging.getLogger("distributed.client")
+        before, log.disabled = log.disabled, log.disabled or self._client.status != "running"
+        try:  # the scheduler may be gone: that is said already, and Dask would print a traceback
+            with suppress(OSError, TookLonger):
+                self._client.close()
+        finally:
+            log.disabled = before
 
     @property
     def jobs(self) -> int:
