@@ -26,7 +26,7 @@ def dask():
         n_workers=2,
         threads_per_worker=2,
         processes=True,
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         memory_limit=None,
         scheduler_kwargs={"allowed_failures": 1},
     ) as cluster:
@@ -74,8 +74,10 @@ def test_the_same_bytes_as_here(address, tmp_path):
     phase.run(matched, jobs=1, out=tmp_path / "here", **SMALL)
     phase.run(matched, scheduler=address, out=tmp_path / "there", **SMALL)
     assert files(tmp_path / "there") == files(tmp_path / "here")
-    search = {"d": 32, "step": 4, "trials": 20, "verbose": False}
-    assert phase.minimum_n("sp", 2, scheduler=address, **search) == phase.minimum_n("sp", 2, jobs=1, **search)
+    search = {"d": 32, "step": 4, "trials": 20, "rate": 0.5, "verbose": False}
+    found = phase.minimum_n(matched, 1, scheduler=address, **search)
+    assert found == phase.minimum_n(matched, 1, jobs=1, **search)
+    assert found.n is not None
 
 
 def test_an_error_in_a_trial_is_the_same_error(address):
@@ -142,7 +144,7 @@ def test_jobs_or_scheduler(nowhere, monkeypatch):
 def test_a_cluster_without_workers(monkeypatch):
     monkeypatch.setattr(_cluster, "JOIN", 0.5)
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty,
         pytest.raises(ValueError, match=r"has no workers; start some with: dask worker .*--nthreads 1"),
     ):
         Cluster(empty.scheduler_address)
@@ -181,7 +183,7 @@ class Murderer:
 
 
 def test_a_killed_worker_costs_time_alone(dask, address, tmp_path):
-    experiment, calls = Experiment("sp", d=48, seed=3), tmp_path / "calls"
+    experiment, calls = Experiment(matched, d=48, seed=3), tmp_path / "calls"
     items = [(24, 3, t) for t in range(400)]
 
     def slowly(n, K, t):

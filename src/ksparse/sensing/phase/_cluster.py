@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -58,8 +59,13 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster, which goes on; work that nobody waits for any more is cancelled."""
         self._cancel()
-        with suppress(OSError, TookLonger):  # the scheduler may be gone
-            self._client.close()
+        log = logging.getLogger("distributed.client")
+        before, log.disabled = log.disabled, log.disabled or self._client.status != "running"
+        try:  # the scheduler may be gone: that is said already, and Dask would print a traceback
+            with suppress(OSError, TookLonger):
+                self._client.close()
+        finally:
+            log.disabled = before
 
     @property
     def jobs(self) -> int:
@@ -98,7 +104,7 @@ class Cluster:
             try:
                 done = future.result(timeout=patience)
                 break
-            except TookLonger:  # still at work, or kept by a worker that died: Dask tries for 30 s to reach that one
+            except TookLonger:  # still at work, or kept by a worker that died: Dask may try for 30 s to reach it
                 patience = min(2 * patience, most)
                 if not self._count() and not told:
                     told = True
