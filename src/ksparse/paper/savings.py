@@ -34,8 +34,8 @@ SOLVERS: dict[str, Any] = {
     "iht": IHT(iterations=PASSES * STAGES, tol=0),
     "pgd": PGD(step="spectral", iterations=PASSES * STAGES, tol=0),
     "ht-svrg": HTSVRG(step="spectral", stages=STAGES, tol=0),
-    "ht-svrg-auto": HTSVRG(stages=1000, tol=1e-12),
-    "ht-saga": HTSAGA(epochs=PASSES * 1000, tol=1e-12),
+    "ht-svrg-auto": HTSVRG(stages=300, tol=1e-12),
+    "ht-saga": HTSAGA(epochs=PASSES * 300, tol=1e-12),
 }
 LEVEL = 0.95
 MEASUREMENTS, SPARSITY = 232, 16  # where gradients are compared; and the K that is spoken of
@@ -74,15 +74,14 @@ def items(config: Config) -> list[Item]:
         (STOCHASTIC, config.stochastic),
         (PAPER, config.stochastic._replace(n=(MEASUREMENTS,))),
     )
-    wanted = [
+    cells = [(algorithms, grid, K, n) for algorithms, grid in sets for K in grid.K for n in sorted(set(grid.n))]
+    shuffled = [cells[i] for i in np.random.default_rng(0).permutation(len(cells))]  # so that the time left can be told
+    return [
         {"algorithm": algorithm, "signal": "gaussian", "K": K, "n": n, "trial": trial}
-        for algorithms, grid in sets
-        for K in grid.K
-        for n in sorted(set(grid.n))
+        for algorithms, grid, K, n in shuffled
         for trial in range(grid.trials)
         for algorithm in algorithms
     ]
-    return [wanted[i] for i in np.random.default_rng(0).permutation(len(wanted))]  # so that the time left can be told
 
 
 def trial(seed: int, algorithm: str, signal: str, K: int, n: int, trial: int) -> Item:
