@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -110,6 +111,19 @@ def test_erratum_06_labels():
         minimize(np.eye(4), np.array([0.0, 1.0, 1.0, 0.0]), 2, loss="logistic")
 
 
+def test_erratum_07_snapshot():
+    A, y, x = sensing()
+    stages = {}
+    for output in ("last", "random"):
+        solver = HTSVRG(step="spectral", stages=2000, output=output, tol=0.0)
+        runs = (
+            minimize(A, y, 36, solver=solver, random_state=seed, callback=lambda now: np.abs(now.x - x).max() < 1e-4)
+            for seed in range(4)
+        )
+        stages[output] = sum(run.n_stages for run in runs)
+    assert 1.4 < stages["random"] / stages["last"] < 3  # half a stage behind, on average
+
+
 def test_erratum_08_k_below_n():
     A, y, x = sensing(n=20, d=60, K=2)
     wrong = np.setdiff1d(np.arange(60), np.flatnonzero(x))[:20]
@@ -125,6 +139,16 @@ def test_erratum_09_pgd_step():
     spectral = minimize(A, y, 36, solver=PGD("spectral", **settings))
     assert spectral.status != "diverged"
     assert spectral.objective < 1e-3 * spectral.history.objective[0]
+
+
+def test_erratum_10_step_on_mnist():
+    found = json.loads((Path(__file__).parent.parent / "docs" / "paper" / "summary" / "figure8.json").read_text())[
+        "steps"
+    ]
+    assert len(found) == 5
+    for step in found.values():
+        assert 3e-6 < step["spectral"] < 6e-6
+        assert 3e-4 < step["unit rows"] < 5e-4
 
 
 def test_erratum_11_theory_against_experiment():
@@ -288,6 +312,16 @@ def test_erratum_20_scalings_of_proposition_18():
     ratio = np.array([L / (r * np.log(d)) for (d, r), L in smooth.items()])
     assert (ratio <= 5.0).all()  # C₄ = 5
     assert slope([r * np.log(d) for d, r in smooth], list(smooth.values())) == pytest.approx(0.8, abs=0.2)
+
+
+def test_erratum_21_divergence():
+    A, y, _ = sensing()
+    reached = {}
+    for step in (5.0, 8.0):
+        solver = HTSVRG(step=step, m=300, stages=3, tol=0.0, stop_on_divergence=False)
+        reached[step] = np.log10(minimize(A, y, 36, solver=solver, random_state=0).history.objective[3])
+    assert 40 < reached[5.0] < 90
+    assert reached[8.0] > 120
 
 
 def test_erratum_22_edges():

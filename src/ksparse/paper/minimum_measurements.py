@@ -39,7 +39,7 @@ class Config(NamedTuple):
 
 
 CONFIG = {
-    "quick": Config((2, 6, 10, 16, 22), 20, 4),
+    "quick": Config((2, 6, 10, 16), 10, 8),
     "standard": Config(phase_transitions.PAPER_K, 100, 1),
     "full": Config(phase_transitions.PAPER_K, 1000, 1),
 }

@@ -41,7 +41,7 @@ class Config(NamedTuple):
 
 FULL_N, FULL_K = tuple(sorted({*range(144, 217, 8), AT})), tuple(range(14, 27, 2))
 CONFIG = {
-    "quick": Config((160, AT, 192), (18, 22, 26), 8),
+    "quick": Config((160, AT, 192), (18, 22, 26), 4),
     "standard": Config(FULL_N, FULL_K, 100),
     "full": Config(FULL_N, FULL_K, 1000),
 }
