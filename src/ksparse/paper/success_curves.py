@@ -62,30 +62,37 @@ def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
         return {}
     grid = phase(summaries["1"], "ht-svrg")
     many = [int(K) for K in np.unique(grid.K) if K % 4 == 2 or K == SPARSITY]
-    some = [int(n) for n in np.unique(grid.n) if n % 32 == 0 and n >= 64]
+    some = [int(n) for n in np.unique(grid.n) if n == MEASUREMENTS or (n % 32 == 0 and n >= 64)]
     return {
-        "measurements": _family(grid, "K", many, f"{AT}: {RATE:.0%} at K = {SPARSITY}"),
-        "sparsity": _family(grid, "n", some, ""),
+        "measurements": _family(grid, "K", many),
+        "sparsity": _family(grid, "n", some),
         "variants-measurements": _variants(summaries[NUMBER], "K", SPARSITY),
         "variants-sparsity": _variants(summaries[NUMBER], "n", MEASUREMENTS),
     }
 
 
-def _family(grid: Phase, fixed: str, values: list[int], note: str) -> Any:
-    """A curve for each of these K (against n) or n (against K)."""
-    from .._style import CYCLE, new_axes
+def _family(grid: Phase, fixed: str, values: list[int]) -> Any:
+    """A curve for each of these K (against n) or n (against K); colours in their order."""
+    import matplotlib as mpl
+
+    from .._style import new_axes
     from ..sensing.phase.figures import MARKS
 
     ax = new_axes(None, (4.6, 3.6))
     for i, value in enumerate(values):
         cells = getattr(grid, fixed) == value
-        style = {"color": CYCLE[i % len(CYCLE)], "marker": MARKS[i % len(MARKS)], "markersize": 3}
-        ax.plot((grid.n if fixed == "K" else grid.K)[cells], 100 * grid.rate[cells], label=f"{value}", **style)
-    if note:
-        ax.plot([AT], [100 * RATE], marker="*", color="black", markersize=12, linestyle="none", label=f"paper: {note}")
+        style = {"color": mpl.colormaps["viridis"](0.9 * i / max(1, len(values) - 1)), "marker": MARKS[i % len(MARKS)]}
+        x = (grid.n if fixed == "K" else grid.K)[cells]
+        ax.plot(x, 100 * grid.rate[cells], label=f"{value}", markersize=3, **style)
+    if fixed == "K":
+        _star(ax)
     _label(ax, fixed)
     ax.legend(title=fixed, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return ax
+
+
+def _star(ax: Any) -> None:
+    ax.plot([AT], [100 * RATE], marker="*", color="black", markersize=12, linestyle="none", label="paper")
 
 
 def _variants(summary: Summary, fixed: str, value: int) -> Any:
@@ -105,9 +112,7 @@ def _variants(summary: Summary, fixed: str, value: int) -> Any:
         ax.plot(x, 100 * found.rate[cells], label=name, markersize=4, **style)
         ax.fill_between(x, 100 * low, 100 * high, color=style["color"], alpha=0.12, linewidth=0)
     if fixed == "K":
-        ax.plot(
-            [AT], [100 * RATE], marker="*", color="black", markersize=12, linestyle="none", label="the paper's number"
-        )
+        _star(ax)
     _label(ax, fixed)
     ax.set_title(f"{fixed} = {value}; bands: 95%", fontsize=9)
     ax.legend(fontsize=8, loc="best", frameon=False)
