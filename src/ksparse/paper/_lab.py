@@ -18,7 +18,7 @@ PRESETS = {
     "standard": "100 trials on the paper's grids: an hour or two",
     "full": "1000 trials, as in the paper: a day",
 }
-VERDICTS = ("agrees", "differs", "open")
+VERDICTS = ("agrees", "differs", "open", "beyond")
 
 Item = dict[str, Any]  # the parameters of a trial: names and plain numbers or texts
 Summary = dict[str, Any]  # what a figure's trials amount to, plain enough for JSON
@@ -28,8 +28,8 @@ Summary = dict[str, Any]  # what a figure's trials amount to, plain enough for J
 class Claim:
     """A statement of the paper beside what came out here.
 
-    A verdict is "agrees", "differs" or "open" (the trials that were run cannot tell).  Where we differ, `reason` says
-    by how much and what the likely reason is.
+    A verdict is "agrees", "differs", "open" (the trials that were run cannot tell) or "beyond" (the paper says nothing
+    of it).  Where we differ, `reason` says by how much and what the likely reason is.
     """
 
     claim: str

@@ -147,7 +147,7 @@ def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
         sections=sections,
         ours=[section for section in sections if not section.of_the_paper],
         papers=[section for section in sections if section.of_the_paper],
-        counts={verdict: counts[verdict] for verdict in VERDICTS},
+        counts={verdict: counts[verdict] for verdict in VERDICTS if verdict != "beyond"},
         facts=facts,
         run=_facts_of_run(facts),
         preset=facts.get("preset"),
