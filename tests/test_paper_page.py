@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -373,6 +374,19 @@ def test_the_page_in_a_browser(chromium, written, width, dark):
     assert (int(re.search(r"\d+", background)[0]) < 60) == dark
     card = page.evaluate("getComputedStyle(document.querySelector('.panels figure')).backgroundColor")
     assert card == "rgb(255, 255, 255)"
+    page.close()
+
+
+@in_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
+def test_the_committed_page_in_a_browser(chromium, width, dark):
+    folder = Path(__file__).parent.parent / "docs" / "paper"
+    page = chromium.open((folder / "index.html").as_uri(), width=width, dark=dark)
+    assert page.evaluate(LOADED) == [True] * len(list((folder / "figures").iterdir()))
+    assert page.complaints == []
+    assert page.requests == [(folder / "index.html").as_uri()]
+    assert page.evaluate(OVERFLOW) == 0
+    assert page.evaluate(CONTRAST)[0] >= 4.5
     page.close()
 
 
