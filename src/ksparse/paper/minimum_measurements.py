@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,8 +71,11 @@ def run(lab: Lab, ledger: Ledger) -> None:
     done = 0
     with counter(f"figure {NUMBER}: searches", len(walks), lab.verbose) as advance:
         while any(wanted := [walk.wants(ledger) for walk in walks]):
-            advance(-done + (done := sum(not batch for batch in wanted)))
-            batch = [item for batch in wanted for item in batch]
+            over = sum(not items for items in wanted)
+            advance(over - done)
+            done = over
+            # the slow ones first, and a walk's trials apart: workers end a round together
+            batch = [item for items in zip_longest(*reversed(wanted)) for item in items if item]
             lab.collect(sys.modules[__name__], batch, ledger, verbose=False)
 
 
