@@ -66,14 +66,14 @@ def forecast(
     times = moments(left)
     exponents = power * times
     base = 1.0 - rate * values[:, np.newaxis]
-    shrunk = np.where(base < 0, np.where(times % 2 == 0, 1.0, -1.0), 1.0) * np.abs(base) ** exponents
     flat = values < FLAT * values[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # a run that diverges overflows, and where it does nothing is held
+        shrunk = np.where(base < 0, np.where(times % 2 == 0, 1.0, -1.0), 1.0) * np.abs(base) ** exponents
         way = np.where(flat[:, np.newaxis], rate * exponents, (1.0 - shrunk) / values[:, np.newaxis])
-    way *= slope[:, np.newaxis]
-    path = x[on][:, np.newaxis] - vectors @ way
-    pull = np.abs(gram.G[np.ix_(off, on)] @ path - gram.b[off][:, np.newaxis]).max(axis=0, initial=0.0)
-    held = (np.abs(path).min(axis=0) > margin * rate * pull) & (np.sign(path) == np.sign(x[on])[:, np.newaxis]).all(0)
+        path = x[on][:, np.newaxis] - vectors @ (way * slope[:, np.newaxis])
+        pull = np.abs(gram.G[np.ix_(off, on)] @ path - gram.b[off][:, np.newaxis]).max(axis=0, initial=0.0)
+        held = np.abs(path).min(axis=0) > margin * rate * pull
+        held &= (np.sign(path) == np.sign(x[on])[:, np.newaxis]).all(axis=0)
     if not held.all():
         first = int(np.argmin(held))
         if first == 0:
