@@ -221,6 +221,40 @@ def test_searches_walk_up_to_both_levels(monkeypatch, tmp_path):
     assert [claim.verdict for claim in figure.claims({"3": found})] == ["agrees"] * 4
 
 
+def test_searches_that_were_killed_make_the_same_trials(monkeypatch, tmp_path):
+    figure, config = minimum_measurements, minimum_measurements.Config((4,), 60, 1)
+    trial = oracle({(name, 4): 70 for name in phase_transitions.NAMES})
+    monkeypatch.setitem(figure.CONFIG, "quick", config)
+    monkeypatch.setattr(figure, "start", lambda summary, algorithm, K: 64)
+    monkeypatch.setattr(phase_transitions, "summarise", lambda records: {})
+
+    def search(name, kills):
+        rng = random.Random(kills)
+        with Ledger(tmp_path / name, figure.KEY, figure.KEEP) as ledger:
+
+            def collect(module, items, ledger, verbose):
+                missing = [item for item in items if tuple(item[field] for field in figure.KEY) not in ledger]
+                done = rng.randrange(len(missing)) if rng.random() < kills else len(missing)
+                ledger.append({**item, **trial(0, **item)} for item in missing[:done])
+                if done < len(missing):
+                    raise InterruptedError
+
+            lab = SimpleNamespace(preset="quick", verbose=False, collect=collect, records=lambda module: [])
+            stopped = 0
+            while True:
+                try:
+                    figure.run(lab, ledger)
+                    break
+                except InterruptedError:
+                    stopped += 1
+            ledger.sort()
+        return stopped, (tmp_path / name).read_bytes()
+
+    (never, calm), (often, disturbed) = search("calm", 0.0), search("killed", 0.4)
+    assert never == 0 < often
+    assert disturbed == calm
+
+
 def test_savings_count_gradients():
     for algorithm in ("sp", "auto", "ht-svrg-auto", "ht-saga", "ht-svrg", "iht"):
         outcome = savings.trial(0, algorithm, "gaussian", 4, 232, 0)

@@ -107,13 +107,15 @@ class Walk:
         return []
 
     def _known(self, ledger: Ledger) -> list[bool]:
+        """Outcomes of whole strides only: a run that was killed within one must not decide before its end."""
         outcomes = []
         for t in range(self.config.trials):
             key = tuple(self._item(t)[name] for name in KEY)
             if key not in ledger:
                 break
             outcomes.append(ledger.kept[key][0])
-        return outcomes
+        whole = len(outcomes) == self.config.trials
+        return outcomes if whole else outcomes[: len(outcomes) // STRIDE * STRIDE]
 
     def _item(self, trial: int) -> Item:
         return {"algorithm": self.algorithm, "signal": "gaussian", "K": self.K, "n": self.n, "trial": trial}
