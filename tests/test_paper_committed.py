@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ksparse.paper import FIGURES, draw
+from ksparse.paper._recovery import HT_SVRG
 from ksparse.paper._run import choose
 from ksparse.paper._verdict import rules
 
@@ -71,5 +72,9 @@ def test_every_number_of_the_text_has_its_claim(summaries):
 def test_rules_were_measured_on_enough_trials():
     last = rules()[-1]
     assert "changed" in last
-    for changed, trials in re.findall(r"(\d+) of ([\d,]+) verdicts", last):
-        assert int(changed) <= 0.005 * int(trials.replace(",", ""))
+    found = re.findall(r"([\w-]+) (\d+) of ([\d,]+) verdicts", last)
+    assert {name for name, _, _ in found} == {"iht", "pgd", *HT_SVRG}
+    for _, changed, trials in found:
+        many = int(trials.replace(",", ""))
+        assert many >= 200  # of which 0.5% is one
+        assert int(changed) <= 0.005 * many

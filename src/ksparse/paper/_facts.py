@@ -40,6 +40,7 @@ def begin(lab: Lab, resume: bool) -> dict[str, Any]:
                         "or the same settings, or resume=False (--no-resume), which sets the old results aside"
                     )
             facts |= {name: old[name] for name in ("started", "seconds", "cpu_seconds")}
+            facts["commit"] = _commits(old.get("commit"), facts["commit"])
         for folder in ("results", "summary", "figures"):
             (lab.out / folder).mkdir(exist_ok=True)
         write_facts(lab.out, facts)
@@ -67,6 +68,12 @@ def _old(path: Path) -> dict[str, Any] | None:
 
 
 _KINDS = {"preset": str, "seed": int, "digits": str, "started": str, "seconds": dict, "cpu_seconds": dict}
+
+
+def _commits(old: Any, here: str | None) -> str | None:
+    """All commits that made the trials of a folder, in their order: a run may go on with newer sources."""
+    known = [part for part in f"{old or ''}, {here or ''}".split(", ") if part]
+    return ", ".join(dict.fromkeys(known)) or None
 
 
 def _machine(lab: Lab) -> str:

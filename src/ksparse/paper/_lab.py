@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import Ledger, Workers, collect, read_records, tell_mended
+from ..sensing.phase import Ledger, Workers, collect, read_records, tell_mended, write_whole
 
 PRESETS = {
     "quick": "coarse grids and few trials, every figure drawn: minutes",
@@ -131,6 +132,20 @@ def _check(settings: Item, record: Item) -> None:
     for name, here in settings.items():
         if record.get(name) != here:
             raise OtherSettings(f"{name} is {record.get(name)!r} there and {here!r} here")
+
+
+def write_summary(path: Path, summary: Summary) -> None:
+    """A summary as a line of JSON, which has no word for what is not finite: that is an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, f"{json.dumps(summary, separators=(',', ':'), allow_nan=False)}\n".encode())
+
+
+def by_parameters(records: Iterable[Item], names: Sequence[str]) -> dict[tuple[Any, ...], list[Item]]:
+    """Records with the same values of these fields, together."""
+    groups: dict[tuple[Any, ...], list[Item]] = {}
+    for record in records:
+        groups.setdefault(tuple(record[name] for name in names), []).append(record)
+    return groups
 
 
 def significant(values: Sequence[float], digits: int = 4) -> list[float | None]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from .._progress import duration
 from .._validate import check_choice, check_count, check_flag
-from ..sensing.phase import interruptible, make_pool, write_whole
+from ..sensing.phase import interruptible, make_pool
 from . import _digits
 from ._facts import FACTS, begin, write_facts
-from ._lab import PRESETS, Item, Lab
+from ._lab import PRESETS, Item, Lab, write_summary
 from ._page import write_page
 from ._verdict import rules
 
@@ -140,8 +140,7 @@ def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any], fresh: bool)
                 lab.collect(figure, _items(figure, lab), ledger)
             ledger.sort()
     records = lab.records(figure) if figure.KEY else ()
-    summary = json.dumps(figure.summarise(records), separators=(",", ":"), allow_nan=False)
-    write_whole(lab.out / "summary" / f"figure{figure.NUMBER}.json", f"{summary}\n".encode())
+    write_summary(lab.out / "summary" / f"figure{figure.NUMBER}.json", figure.summarise(records))
     for name, spent in (("seconds", time.monotonic() - began), ("cpu_seconds", lab.pool.cpu_seconds - cpu_began)):
         facts[name][figure.NUMBER] = round(facts[name].get(figure.NUMBER, 0.0) + spent, 1)
     write_facts(lab.out, facts)

@@ -19,7 +19,6 @@ import numpy as np
 
 from .._minimize import minimize
 from .._style import BLACK
-from ..problem import Problem
 from ..sensing.phase import Experiment, stream
 from ..solvers import HTSVRG
 from ._histories import (
@@ -34,16 +33,16 @@ from ._histories import (
     power,
     quantile,
 )
-from ._lab import Claim, Item, Summary, significant
-from .parameters import K_STANDARD, M_STANDARD, SPARSITY, D, N
+from ._lab import Claim, Item, Summary, by_parameters, significant
+from .parameters import K_STANDARD, M_STANDARD, SPARSITY, D, N, covered
 
 NUMBER = "5"
 TITLE = "HT-SVRG with small steps"
 TEXT = (
-    "Convergence behavior under small step size. “We observe that as long as we pick a sufficiently large value for m, "
-    "HT-SVRG always converges. This is not surprising since our theorem guarantees for any η < 1/(4L), HT-SVRG will "
-    "converge if m is large enough. Also note that the geometric convergence rate is observed after certain "
-    "iterations, e.g., for η = 3 × 10⁻⁵, the log(error) decreases linearly after 20 thousands iterations.”"
+    "We observe that as long as we pick a sufficiently large value for m, HT-SVRG always converges. This is not "
+    "surprising since our theorem guarantees for any η < 1/(4L), HT-SVRG will converge if m is large enough. Also note "
+    "that the geometric convergence rate is observed after certain iterations, e.g., for η = 3 × 10⁻⁵, the log(error) "
+    "decreases linearly after 20 thousands iterations."
 )
 NEEDS: tuple[str, ...] = ()
 KEY = ("panel", "eta", "m", "stages", "trial")
@@ -128,16 +127,11 @@ def _fall(objective: Any, stage: int) -> float | None:
 
 
 def summarise(records: Iterable[Item]) -> Summary:
-    groups: dict[tuple[Any, ...], list[Item]] = {}
-    for record in records:
-        groups.setdefault(tuple(record[name] for name in KEY[:-1]), []).append(record)
+    groups = by_parameters(records, KEY[:-1])
     if not groups:
         return {}
     seed = next(iter(groups.values()))[0]["seed"]
-    A, _, y, _ = Experiment(d=D, matrix="cell", seed=seed).problem(N, SPARSITY, 0)
-    smoothness = Problem.create(A, y).restricted_smoothness(3 * K_STANDARD + SPARSITY)
-    curves = [_curve(groups[key]) for key in sorted(groups)]
-    return {"covered": significant([1 / (4 * smoothness)])[0], "curves": curves}
+    return {"covered": covered(seed), "curves": [_curve(groups[key]) for key in sorted(groups)]}
 
 
 def _curve(group: Sequence[Item]) -> Item:

@@ -131,19 +131,29 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
 
 
 def _eighty(found: dict[tuple[str, str], Phase]) -> Claim:
-    standard = found["ht-svrg", "gaussian"]
-    line = standard.K == SPARSITY
-    one = Phase(standard.settings, *(a[line] for a in (standard.n, standard.K, standard.trials, standard.successes)))
-    place = float(one.curve(RATE, by="K").n[0])
+    standard, printed = found["ht-svrg", "gaussian"], found["ht-svrg-random", "gaussian"]
     ours = (
-        f"{RATE:.0%} at n = {place:.0f} (last iterate, Gaussian amplitudes). At n = {AT}: {_rates(found, SPARSITY, AT)}"
+        f"{RATE:.0%} {_where(standard)} (last iterate, Gaussian amplitudes), {_where(printed)} (random iterate). "
+        f"At n = {AT}: {_rates(found, SPARSITY, AT)}"
     )
     reason = (
-        "The paper says neither which iterate becomes the next snapshot nor how amplitudes are drawn, and it ran one "
-        "matrix a cell, as we do: another matrix moves the curve by a few measurements."
+        "Algorithm 1 draws the next snapshot at random; of the experiments the paper says neither which one it is nor "
+        "how amplitudes are drawn. It ran one matrix a cell, as we do: another one may move the curve."
     )
     claim = f"{AT} measurements recover {RATE:.0%} of the {SPARSITY}-sparse signals"
-    return Claim(claim, f"n = {AT}", ours, _verdict(standard, abs(place - AT) <= CLOSE), reason)
+    return Claim(claim, f"n = {AT}", ours, _verdict(standard, abs(_place(standard) - AT) <= CLOSE), reason)
+
+
+def _place(found: Phase) -> float:
+    """n for the share of successes that the text speaks of, at its K; infinite if it is beyond what was tried."""
+    line = found.K == SPARSITY
+    one = Phase(found.settings, *(a[line] for a in (found.n, found.K, found.trials, found.successes)))
+    return float(one.curve(RATE, by="K").n[0])
+
+
+def _where(found: Phase) -> str:
+    place = _place(found)
+    return f"at n = {place:.0f}" if np.isfinite(place) else "at no n that was tried"
 
 
 def _reliably(found: dict[tuple[str, str], Phase], grid: Phase) -> Claim:
@@ -152,7 +162,11 @@ def _reliably(found: dict[tuple[str, str], Phase], grid: Phase) -> Claim:
     least = min([_rate(standard, RELIABLE, MEASUREMENTS), *grid.rate[cells]])
     ours = f"at least {least:.0%} for K up to {RELIABLE}. At K = {RELIABLE}: {_rates(found, RELIABLE, MEASUREMENTS)}"
     claim = f"{MEASUREMENTS} measurements suffice for K up to {RELIABLE}"
-    return Claim(claim, "reliably", ours, _verdict(standard, least >= RELIABLY), f"Read as {RELIABLY:.0%} at least.")
+    reason = f"Read as {RELIABLY:.0%} at least."
+    printed = _rate(found["ht-svrg-random", "gaussian"], RELIABLE, MEASUREMENTS)
+    if least >= RELIABLY > printed:
+        reason += " With the random iterate of Algorithm 1 it does not hold."
+    return Claim(claim, "reliably", ours, _verdict(standard, least >= RELIABLY), reason)
 
 
 def _rate(found: Phase, K: int, n: int) -> float:

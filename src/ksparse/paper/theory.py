@@ -42,11 +42,6 @@ def items(config: Config) -> list[Item]:
     return []
 
 
-def trial(seed: int) -> Item:
-    """Every figure has one; without items, this is never asked for."""
-    return {}
-
-
 def summarise(records: Iterable[Item]) -> Summary:
     """All from formulas: there are no records."""
     K, threshold = TRUE, theory.rip_threshold
