@@ -319,6 +319,13 @@ def start(out):
     return subprocess.Popen([sys.executable, "-c", TINY, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def finish(process):
+    """Wait for a run that must end well, close its pipes, and return what it said."""
+    said = process.communicate()[1].decode()
+    assert process.returncode == 0, said
+    return said
+
+
 def contents(out):
     return {path.name: path.read_bytes() for part in ("results", "summary") for path in sorted((out / part).iterdir())}
 
@@ -326,8 +333,7 @@ def contents(out):
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory):
     out = tmp_path_factory.mktemp("calm")
-    process = start(out)
-    assert process.wait() == 0, process.stderr.read()
+    finish(start(out))
     return out
 
 
@@ -343,9 +349,8 @@ def test_killed_and_resumed_is_undisturbed(calm, tmp_path, kills):
                 break
             time.sleep(rng.random() * 0.05)
         process.kill()
-        process.wait()
-    process = start(tmp_path)
-    assert process.wait() == 0, process.stderr.read()
+        process.communicate()
+    finish(start(tmp_path))
     assert contents(tmp_path) == contents(calm)
     assert len(contents(calm)) == 4
 
@@ -360,9 +365,7 @@ def test_a_damaged_file_is_named_set_aside_and_mended(calm, tmp_path):
     lines[3] = lines[3].replace(b"true", b"nope").replace(b"false", b"nope")
     path.write_bytes(b"".join(lines))
     (tmp_path / "hurt" / "run.json").write_text("{")
-    process = start(tmp_path / "hurt")
-    said = process.communicate()[1].decode()
-    assert process.returncode == 0, said
+    said = finish(start(tmp_path / "hurt"))
     assert "figure1.jsonl is damaged in line 4" in said
     assert "run.json is damaged" in said
     assert path.with_name("figure1-damaged-1.jsonl").read_bytes() == b"".join(lines)
