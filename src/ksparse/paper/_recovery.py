@@ -75,7 +75,10 @@ def _stochastic(
         if watch.leap is None:
             rule = "diverged" if result.status == "diverged" else "all"
             return End(gram.error(result.x) < SUCCESS, done + result.n_stages, rule)
-        x, done = watch.land()
+        x, stage = watch.land()
+        for _ in range(stage - (done + result.n_stages) - 1):
+            solver.draw(rng, n, 3 * n)  # what the stages between would have drawn: the run goes on with its own rows
+        done = stage
 
 
 class _Watch:

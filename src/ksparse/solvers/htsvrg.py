@@ -93,7 +93,7 @@ class HTSVRG:
         )
         m = 3 * problem.n if self.m is None else self.m
         screen = make_screen(problem, slots.x.size, self.batch_size)
-        idx, steps = self._draw(rng, problem.n, m)
+        idx, steps = self.draw(rng, problem.n, m)
         stage = problem.stage(slots, idx)
         start = Snapshot(slots, stage.value)
         yield Record(stage.value, problem.n, 0, 1.0, control.eta, math.inf)
@@ -111,7 +111,7 @@ class HTSVRG:
             if not last:
                 stage = stage._replace(idx=idx[:0].copy())  # the old draws go before the new ones come
                 del idx
-                idx, steps = self._draw(rng, problem.n, m)
+                idx, steps = self.draw(rng, problem.n, m)
             if not overflowed:
                 if last:
                     objective = problem.objective(slots)
@@ -134,7 +134,7 @@ class HTSVRG:
             screened = 1.0 - int(screen.tally[LOOKS]) / max(1, done)
             yield Record(start.objective, gradients, int(screen.tally[SWAPS]), screened, eta, told)
 
-    def _draw(self, rng: np.random.Generator, n: int, m: int) -> tuple[NDArray[np.int64], int]:
+    def draw(self, rng: np.random.Generator, n: int, m: int) -> tuple[NDArray[np.int64], int]:
         """The rows of a stage, and how many of its steps lead to the next snapshot."""
         idx = rng.integers(0, n, size=m if self.batch_size == 1 else (m, self.batch_size)).reshape(m, -1)
         return idx, int(rng.integers(0, m)) if self.output == "random" else m
