@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from ksparse.cli import app
 from ksparse.paper import (
     FIGURES,
     _recovery,
+    _run,
     draw,
     minimum_measurements,
     phase_transitions,
@@ -31,7 +33,7 @@ from ksparse.paper._facts import _commits
 from ksparse.paper._lab import PRESETS
 from ksparse.paper._run import choose
 from ksparse.paper._verdict import Gram, forecast, moments
-from ksparse.sensing.phase import Experiment, Ledger
+from ksparse.sensing.phase import Experiment, Ledger, locked
 
 
 def problem(n, K, trial=0):
@@ -150,6 +152,9 @@ def test_every_figure_has_all_its_parts():
 def test_figures_bring_what_they_need():
     assert [module.NUMBER for module in choose(["3"])] == ["1", "3"]
     assert [module.NUMBER for module in choose(["7", "1"])] == ["1", "6", "8", "7"]
+    assert [module.NUMBER for module in choose("7, 1 ,7")] == ["1", "6", "8", "7"]  # "12" are not figures 1 and 2
+    with pytest.raises(ValueError, match="figures must be one of"):
+        choose("12")
 
 
 def counts(rates, trials=100):
@@ -356,8 +361,6 @@ def test_killed_and_resumed_is_undisturbed(calm, tmp_path, kills):
 
 
 def test_a_damaged_file_is_named_set_aside_and_mended(calm, tmp_path):
-    import shutil
-
     shutil.copytree(calm, tmp_path / "hurt")
     path = tmp_path / "hurt" / "results" / "figure1.jsonl"
     whole = path.read_bytes()
@@ -415,6 +418,119 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     assert "out must be a folder that can be written" in result.stderr
     result = CliRunner().invoke(app, ["paper", "--out", str(tmp_path / "none"), "--draw-only"])
     assert (result.exit_code, "a folder with a summary" in result.stderr) == (2, True)
+
+
+@pytest.fixture
+def again(calm, tmp_path):
+    """A copy of a whole run, to be hurt."""
+    return shutil.copytree(calm, tmp_path / "again")
+
+
+def command(out, *arguments):
+    result = CliRunner().invoke(app, ["paper", "--out", str(out), "--quiet", *arguments])
+    assert result.exit_code != 1, result.exception
+    return result
+
+
+@pytest.mark.parametrize("name", ["matplotlib", "jinja2"])
+def test_what_a_page_is_made_with_is_asked_for_before_trials(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    result = command(tmp_path / "out", "--figures", "theory")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert f"{name}; pip install 'ksparse[report]'" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("summary/figure1.json", "{", "figure1.json cannot be read"),
+        ("summary/figure1.json", "[" * 100_000, "figure1.json cannot be read"),
+        ("summary/figure1.json", "[]", "figure1.json cannot be read"),
+        ("summary/figure3.json", "{}", "figure 3 cannot be drawn"),
+        ("summary/figure3.json", '{"iht": 1}', "figure 3 cannot be drawn"),
+        ("run.json", "[]", "run.json cannot be read"),
+        ("run.json", "{}", "run.json cannot be read"),
+    ],
+)
+def test_drawing_from_damaged_files_is_one_line(again, file, content, message):
+    (again / file).write_text(content)
+    page = (again / "index.html").read_bytes()
+    result = command(again, "--draw-only")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert message in result.stderr
+    assert "run the same again" in result.stderr
+    assert (again / "index.html").read_bytes() == page
+
+
+def test_facts_of_a_wrong_kind_are_set_aside(again):
+    facts = json.loads((again / "run.json").read_text())
+    facts["seconds"]["1"] = "long"
+    (again / "run.json").write_text(json.dumps(facts))
+    result = command(again, "--figures", "theory")
+    assert (result.exit_code, "run.json is damaged" in result.stderr) == (0, True)
+    assert json.loads((again / "run-damaged-1.json").read_text()) == facts
+
+
+def test_a_fresh_start_sets_aside_what_does_not_belong_to_it(calm, again):
+    before = contents(calm)
+    run("quick", again, figures="theory", resume=False, verbose=False)  # the same settings: other figures stay
+    assert contents(again).items() > before.items()
+    assert {"1", "3", "theory"} == set(json.loads((again / "run.json").read_text())["seconds"])
+    run("quick", again, figures="theory", seed=1, resume=False, verbose=False)
+    after = contents(again)
+    assert "figure1.json" not in after
+    assert {name.replace("-old-1", ""): content for name, content in after.items() if "theory" not in name} == before
+    assert set(json.loads((again / "run.json").read_text())["seconds"]) == {"theory"}
+    assert phase_transitions.TITLE not in (again / "index.html").read_text(encoding="utf-8")
+
+
+def test_files_that_cannot_be_used_are_found_before_trials(again, monkeypatch):
+    monkeypatch.setattr(phase_transitions, "trial", None)
+    path = again / "results" / "figure3.jsonl"
+    path.unlink()
+    path.mkdir()
+    (again / "results" / "figure1.jsonl").unlink()  # which comes first, and would have to be made
+    result = command(again, "--figures", "1,3")
+    assert (result.exit_code, "figure3.jsonl: Is a directory" in result.stderr) == (2, True)
+
+
+def test_one_run_a_folder(again):
+    facts = (again / "run.json").read_bytes()
+    with locked(again), pytest.raises(ValueError, match="being written by another run"):
+        run("standard", again, figures="theory", resume=False, verbose=False)
+    assert (again / "run.json").read_bytes() == facts
+    facts = facts.replace(b'"version": "', b'"version": "0.')
+    (again / "run.json").write_bytes(facts)
+    with pytest.raises(ValueError, match="belongs to a run with version"):
+        run("quick", again, figures="theory", verbose=False)
+    assert (again / "run.json").read_bytes() == facts
+
+
+def test_digits_that_nobody_asked_for_are_not_claimed(tmp_path):
+    page = run("quick", tmp_path, figures="theory", mnist="nowhere", verbose=False).read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "run.json").read_text())["digits"] is None
+    assert "<dt>Digits" not in page
+
+
+def test_an_estimate_does_not_take_compiling_for_the_pace(monkeypatch):
+    times = iter([20.0, 0.5, 100.0])
+    monkeypatch.setattr(_run, "_seconds", lambda *_: next(times))
+    lab = SimpleNamespace(pool=SimpleNamespace(jobs=2))
+    assert _run._sample(None, [{}] * 1000, lab, 0.25) == (0.25, 2)
+    assert _run._sample(None, [{}] * 2, lab, 0.25) == (50.0, 2)
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_run, "run_figure", stop)
+    for resume, said in ((True, "the same again"), (False, "--no-resume")):
+        with pytest.raises(KeyboardInterrupt):
+            run("quick", tmp_path, figures="theory", resume=resume, verbose=False)
+        assert said in capsys.readouterr().err
+    assert command(tmp_path, "--figures", "theory").exit_code == 130
 
 
 def test_facts_say_where_results_come_from(calm):

@@ -14,17 +14,17 @@ import typer
 
 Scheduler = Annotated[
     str | None,
-    typer.Option(help="A Dask cluster instead of processes: tcp://host:8786. Not with --jobs; needs 'ksparse[dask]'."),
+    typer.Option(help="A Dask cluster instead of processes: tcp://host:8786. Not with --jobs; needs the dask extra."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Bad input ends with one line and exit code 2."""
+    """Bad input, or an extra that is not installed, ends with one line and exit code 2."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     except MemoryError:
@@ -46,7 +46,7 @@ def long_run(out: Path) -> Iterator[None]:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
         except OSError as error:
-            raise ValueError(f"{error.filename or out} cannot be written ({error.strerror})") from None
+            raise ValueError(f"{error.filename or out} cannot be written ({error.strerror or error})") from None
 
 
 def print_json(facts: Any) -> None:

@@ -53,7 +53,7 @@ def paper(
             page = draw(out)
         else:
             page = run(
-                preset.value, out, figures=figures.split(",") if figures is not None else None, mnist=mnist,
-                resume=resume, jobs=jobs, scheduler=scheduler, seed=seed, verbose=not quiet,
+                preset.value, out, figures=figures, mnist=mnist, resume=resume, jobs=jobs, scheduler=scheduler,
+                seed=seed, verbose=not quiet,
             )  # fmt: skip
     print(f"written: {page}")

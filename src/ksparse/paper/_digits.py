@@ -8,6 +8,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,7 +174,8 @@ def _download() -> Digits:
 
     try:
         images, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
-    except (OSError, ValueError, ImportError) as error:  # no network, no such data, no pandas to read it with
+    except (OSError, HTTPException, EOFError, zlib.error, ValueError, ImportError) as error:
+        # no network, half an answer, a torn copy, no such data, no pandas to read it with
         remedy = "give the folder of its four files instead, or leave --mnist out for scikit-learn's 8 x 8 digits"
         raise ValueError(f"MNIST cannot be had from OpenML: {error}; {remedy}") from None
     pixels, named = np.asarray(images).astype(np.uint8), np.asarray(labels).astype(np.uint8)

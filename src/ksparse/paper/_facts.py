@@ -7,50 +7,82 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import set_aside, write_whole
-from ._lab import Lab
+from ..sensing.phase import locked, set_aside, write_whole
+from ._lab import Lab, cannot_write
 
 FACTS = "run.json"
-SAME = ("preset", "seed", "digits")  # what a folder's trials have in common, with the version
+SAME = ("preset", "version", "seed", "digits")  # what a folder's trials have in common; no digits: None
+TIMES = ("seconds", "cpu_seconds")  # by figure
 
 
-def begin(lab: Lab, resume: bool) -> dict[str, Any]:
-    """The facts of a run: those of the folder, if it goes on there."""
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Make the folder of a run, and keep other runs out of it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(out, error) from None
+    with locked(out):
+        yield
+
+
+def begin(lab: Lab, chosen: Sequence[ModuleType], every: Sequence[ModuleType], resume: bool) -> dict[str, Any]:
+    """The facts of a run: those of the folder, if it goes on there.
+
+    Without `resume` the files of the chosen figures are set aside, and those of every figure if they are of other
+    settings: a page does not mix them.
+    """
     path = lab.out / FACTS
     facts = {
         "preset": lab.preset,
         **lab.settings(),
-        "digits": lab.digits,
+        "digits": lab.digits or None,
         "commit": _commit(),
         "machine": _machine(lab),
     }
     facts |= {"jobs": lab.pool.jobs, "started": datetime.now(timezone.utc).isoformat(timespec="seconds")}
     facts |= {"seconds": {}, "cpu_seconds": {}}
     try:
-        lab.out.mkdir(parents=True, exist_ok=True)
-        if resume and (old := _old(path)):
-            for name in SAME:
-                if old[name] != facts[name]:
-                    raise ValueError(
-                        f"{path} belongs to a run with {name} {old[name]!r}, not {facts[name]!r}: give another folder, "
-                        "or the same settings, or resume=False (--no-resume), which sets the old results aside"
-                    )
-            facts |= {name: old[name] for name in ("started", "seconds", "cpu_seconds")}
+        old = _old(path)
+        other = [name for name in SAME if old and old[name] != facts[name] and None not in (old[name], facts[name])]
+        if resume and old and other:
+            raise ValueError(
+                f"{path} belongs to a run with {other[0]} {old[other[0]]!r}, not {facts[other[0]]!r}: give another "
+                "folder, or the same settings, or resume=False (--no-resume), which sets the old results aside"
+            )
+        if not resume:
+            for figure in chosen if old and not other else every:
+                lab.set_aside(figure)
+        if old and not other:
+            again = set() if resume else {figure.NUMBER for figure in chosen}
+            facts |= {"started": old["started"], "digits": facts["digits"] or old["digits"]}
             facts["commit"] = _commits(old.get("commit"), facts["commit"])
+            facts |= {name: {n: s for n, s in old[name].items() if n not in again} for name in TIMES}
         for folder in ("results", "summary", "figures"):
             (lab.out / folder).mkdir(exist_ok=True)
         write_facts(lab.out, facts)
     except OSError as error:
-        raise ValueError(f"out must be a folder that can be written, got '{lab.out}' ({error.strerror})") from None
+        raise cannot_write(lab.out, error) from None
     return facts
 
 
 def write_facts(out: Path, facts: dict[str, Any]) -> None:
     write_whole(out / FACTS, (json.dumps(facts, indent=1) + "\n").encode())
+
+
+def check_facts(facts: Any) -> None:
+    """Raise if these are not the facts of a run."""
+    if not isinstance(facts, dict) or not all(isinstance(facts.get(name), kind) for name, kind in _KINDS.items()):
+        raise ValueError("it does not say what a run says")
+    if not all(isinstance(seconds, (int, float)) for name in TIMES for seconds in facts[name].values()):
+        raise ValueError("it does not say how long a run took")
 
 
 def _old(path: Path) -> dict[str, Any] | None:
@@ -59,15 +91,17 @@ def _old(path: Path) -> dict[str, Any] | None:
         return None
     try:
         facts = json.loads(path.read_bytes())
-        if not all(isinstance(facts[name], kind) for name, kind in _KINDS.items()):
-            raise ValueError
+        check_facts(facts)
         return facts
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, RecursionError):
         print(f"{path} is damaged: it is kept as {set_aside(path, 'damaged').name}", file=sys.stderr)
         return None
 
 
-_KINDS = {"preset": str, "seed": int, "digits": str, "started": str, "seconds": dict, "cpu_seconds": dict}
+_KINDS: dict[str, Any] = {
+    "preset": str, "version": str, "seed": int, "digits": (str, type(None)), "started": str,
+    **dict.fromkeys(TIMES, dict),
+}  # fmt: skip
 
 
 def _commits(old: Any, here: str | None) -> str | None:

@@ -6,13 +6,14 @@ import functools
 import inspect
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import Ledger, Workers, collect, read_records, tell_mended, write_whole
+from ..sensing.phase import Ledger, Workers, collect, read_records, set_aside, tell_mended, write_whole
 
 PRESETS = {
     "quick": "coarse grids and few trials, every figure drawn: minutes",
@@ -78,21 +79,33 @@ class Lab:
 
         return {"version": __version__, "seed": self.seed}
 
-    def open(self, figure: ModuleType, fresh: bool = False) -> Ledger:
-        """The file of a figure's trials, mended if need be; `fresh` sets an old one aside."""
+    def summary(self, figure: ModuleType) -> Path:
+        return self.out / "summary" / f"figure{figure.NUMBER}.json"
+
+    def open(self, figure: ModuleType, verbose: bool = True) -> Ledger:
+        """The file of a figure's trials, mended if need be."""
         path = self.path(figure)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            ledger = Ledger(path, figure.KEY, figure.KEEP, functools.partial(_check, self.settings()), fresh=fresh)
+            ledger = Ledger(path, figure.KEY, figure.KEEP, functools.partial(_check, self.settings()))
         except OSError as error:
-            raise ValueError(f"out must be a folder that can be written, got '{self.out}' ({error.strerror})") from None
+            raise cannot_write(self.out, error) from None
         except OtherSettings as error:
             raise ValueError(
                 f"{path} holds trials of other settings: {error}. Give another folder, or resume=False (--no-resume), "
                 "which sets the old results aside"
             ) from None
-        tell_mended(ledger, self.verbose)
+        tell_mended(ledger, verbose and self.verbose)
         return ledger
+
+    def set_aside(self, figure: ModuleType) -> None:
+        """Give a figure's files, if it has some, other names."""
+        for path in (self.path(figure), self.summary(figure)):
+            if path.is_file() and path.stat().st_size:
+                other = set_aside(path, "old")
+                path.unlink()
+                if self.verbose:
+                    print(f"{path} is now {other.name}", file=sys.stderr)
 
     def collect(self, figure: ModuleType, items: Iterable[Item], ledger: Ledger, verbose: bool | None = None) -> None:
         """Make the trials of these items that the file does not hold."""
@@ -122,6 +135,11 @@ def _record(trial: Callable[..., Item], settings: Item, context: dict[str, Any],
 
 def _key(figure: ModuleType, record: Item) -> tuple[Any, ...]:
     return tuple(record.get(name) for name in figure.KEY)
+
+
+def cannot_write(out: Path, error: OSError) -> ValueError:
+    where = f"{error.filename}: " if error.filename not in (None, str(out)) else ""
+    return ValueError(f"out must be a folder that can be written, got '{out}' ({where}{error.strerror})")
 
 
 class OtherSettings(ValueError):

@@ -6,6 +6,7 @@ It needs nothing but itself: pictures are inside, and also lie beside it as file
 from __future__ import annotations
 
 import base64
+import importlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -80,6 +81,7 @@ def write_page(
         "cpu_seconds" (by number), "machine", "jobs", "seed", "digits" ("mnist" or what stood in for it), "rules" (texts
         on when a trial is stopped early).
     """
+    check_tools()
     (out / "figures").mkdir(parents=True, exist_ok=True)
     sections = [_section(out, figure, dict(summaries), facts) for figure in figures]
     page = out / "index.html"
@@ -87,17 +89,31 @@ def write_page(
     return page
 
 
+def check_tools() -> None:
+    """Raise if something is missing that a page is made with."""
+    for name in ("matplotlib", "jinja2"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise ImportError(f"figures and page need {name}; pip install 'ksparse[report]' brings it") from None
+
+
 def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts: Mapping[str, Any]) -> Section:
     number = str(figure.NUMBER)
     config = figure.CONFIG.get(facts.get("preset"))
+    try:
+        axes, claims = figure.plot(summaries), list(figure.claims(summaries))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"figure {number} cannot be drawn from what is in {out / 'summary'} ({type(error).__name__}: {error})"
+        raise ValueError(f"{text}; run the same again, which writes it anew") from error
     return Section(
         number=number,
         anchor=f"figure-{_file_name(number)}",
         label=f"Figure {number}" if number.isdigit() else "",
         title=figure.TITLE,
         paragraphs=[part for part in re.split(r"\n\s*\n", figure.TEXT.strip()) if part],
-        panels=[_panel(out, figure, name, ax) for name, ax in figure.plot(summaries).items()],
-        claims=list(figure.claims(summaries)),
+        panels=[_panel(out, figure, name, ax) for name, ax in axes.items()],
+        claims=claims,
         settings=[(name, _brief(value)) for name, value in config._asdict().items()] if config else [],
         wall=_time(facts.get("seconds"), number),
         cpu=_time(facts.get("cpu_seconds"), number),
@@ -135,10 +151,8 @@ def _without_markup(text: str) -> str:
 
 
 def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
-    try:
-        from jinja2 import Environment
-    except ImportError:
-        raise ImportError("the page needs jinja2; pip install 'ksparse[report]' brings it") from None
+    from jinja2 import Environment
+
     source = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["formula"] = _formula

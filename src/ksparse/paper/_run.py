@@ -18,9 +18,9 @@ from .._progress import duration
 from .._validate import check_choice, check_count, check_flag
 from ..sensing.phase import interruptible, make_pool
 from . import _digits
-from ._facts import FACTS, begin, write_facts
+from ._facts import FACTS, TIMES, alone_in, begin, check_facts, write_facts
 from ._lab import PRESETS, Item, Lab, write_summary
-from ._page import write_page
+from ._page import check_tools, write_page
 from ._verdict import rules
 
 # in the order of the page; a figure comes after those that it needs
@@ -39,13 +39,14 @@ FIGURES = {
     "l1": "l1",
 }
 BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
+WORTH = 60.0  # seconds: a longer guess is not made from the first trials alone, which may have had to compile
 
 
 def run(
     preset: str = "quick",
     out: str | Path = "paper",
     *,
-    figures: Iterable[str] | None = None,
+    figures: str | Iterable[str] | None = None,
     mnist: str | Path | None = None,
     resume: bool = True,
     jobs: int | None = None,
@@ -63,13 +64,15 @@ def run(
         A folder: ``results/`` gets every trial as it comes, ``summary/`` what they amount to, ``figures/`` vector
         graphics, and ``index.html`` is the page.  A run that was stopped or killed goes on when it is called again,
         and ends with the same bytes in ``results/``.
-    figures : names, optional
-        Some of the figures, such as ["1", "4", "8"]; figures whose trials they need are run too.  All by default.
+    figures : str or names, optional
+        Some of the figures, such as ["1", "4", "8"] or "1,4,8"; figures whose trials they need are run too.
+        All by default.
     mnist : path or "openml", optional
         The folder with MNIST's four files, which are checked; "openml" downloads.  Without it the figures of digits
         are made from scikit-learn's small ones, and the page says so.
     resume : bool
-        False: results that are there are set aside under other names.
+        False: results of these figures that are there are set aside under other names; those of all figures, if they
+        are of another preset, seed, version or set of digits.
     jobs : int
         Processes; all cores by default.
     scheduler : str, optional
@@ -84,22 +87,27 @@ def run(
     Path
         The page.
     """
+    check_tools()  # now, not after hours of trials
     check_choice(preset, "preset", PRESETS)
     check_flag(resume, "resume")
     chosen = choose(figures)
     jobs = None if jobs is None else check_count(jobs, "jobs")
     folder = None if mnist is None else str(mnist)
-    if any(map(_wants_digits, chosen)):
-        _digits.load(folder)  # a wrong file is found now, not in an hour
-    with make_pool(jobs, scheduler) as pool:
-        digits = _digits.name_of(folder)
-        lab = Lab(preset, Path(out), pool, check_count(seed, "seed", low=0), digits, {"digits_folder": folder}, verbose)
-        facts = begin(lab, resume)
+    digits = _digits.name_of(folder) if any(map(_wants_digits, chosen)) else ""
+    if digits:
+        _digits.load(folder)  # a wrong file is found now, too
+    seed, out = check_count(seed, "seed", low=0), Path(out)
+    with make_pool(jobs, scheduler) as pool, alone_in(out), interruptible(out, resume):
+        lab = Lab(preset, out, pool, seed, digits, {"digits_folder": folder}, verbose)
+        facts = begin(lab, chosen, choose(None), resume)
+        for figure in chosen:
+            if figure.KEY:
+                lab.open(figure).close()  # mends it, or says what is wrong with it
         if verbose and (text := estimate(chosen, lab)):
             print(text, file=sys.stderr, flush=True)
         for figure in chosen:
-            run_figure(figure, lab, facts, fresh=not resume)
-    return draw(out)
+            run_figure(figure, lab, facts)
+        return draw(out)
 
 
 def draw(out: str | Path) -> Path:
@@ -110,15 +118,17 @@ def draw(out: str | Path) -> Path:
     for figure in modules:
         path = out / "summary" / f"figure{figure.NUMBER}.json"
         if path.exists():
-            summaries[figure.NUMBER] = _read(path)
+            summaries[figure.NUMBER] = _read(path, _check_summary)
     if not summaries:
         raise ValueError(f"out must be a folder with a summary, got '{out}'; run the experiments first")
-    facts = {**(_read(out / FACTS) if (out / FACTS).exists() else {}), "rules": rules()}
+    facts = {**(_read(out / FACTS, check_facts) if (out / FACTS).exists() else {}), "rules": rules()}
     return write_page(out, [figure for figure in modules if figure.NUMBER in summaries], summaries, facts)
 
 
-def choose(figures: Iterable[str] | None) -> list[ModuleType]:
+def choose(figures: str | Iterable[str] | None) -> list[ModuleType]:
     """The modules of these figures and of all that they need, in order."""
+    if isinstance(figures, str):
+        figures = figures.split(",")
     wanted = list(FIGURES) if figures is None else [str(figure).strip() for figure in figures]
     if not wanted:
         raise ValueError(f"figures must name some of {', '.join(FIGURES)}, got none")
@@ -130,18 +140,18 @@ def choose(figures: Iterable[str] | None) -> list[ModuleType]:
     return [modules[name] for name in FIGURES if name in wanted]
 
 
-def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any], fresh: bool) -> None:
+def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any]) -> None:
     began, cpu_began = time.monotonic(), lab.pool.cpu_seconds
     if figure.KEY:  # else it is drawn from what others found
-        with lab.open(figure, fresh) as ledger, interruptible(ledger):
+        with lab.open(figure, verbose=False) as ledger:
             if hasattr(figure, "run"):
                 figure.run(lab, ledger)
             else:
                 lab.collect(figure, _items(figure, lab), ledger)
             ledger.sort()
     records = lab.records(figure) if figure.KEY else ()
-    write_summary(lab.out / "summary" / f"figure{figure.NUMBER}.json", figure.summarise(records))
-    for name, spent in (("seconds", time.monotonic() - began), ("cpu_seconds", lab.pool.cpu_seconds - cpu_began)):
+    write_summary(lab.summary(figure), figure.summarise(records))
+    for name, spent in zip(TIMES, (time.monotonic() - began, lab.pool.cpu_seconds - cpu_began), strict=True):
         facts[name][figure.NUMBER] = round(facts[name].get(figure.NUMBER, 0.0) + spent, 1)
     write_facts(lab.out, facts)
 
@@ -155,11 +165,18 @@ def _items(figure: ModuleType, lab: Lab) -> list[Item]:
     return figure.items(figure.CONFIG[lab.preset], **extra)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, check: Callable[[Any], None]) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        check(content)
+        return content
+    except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read ({error}); run the same again, which writes it anew") from None
+
+
+def _check_summary(content: Any) -> None:
+    if not isinstance(content, dict):
+        raise ValueError("it is no summary")
 
 
 # --- how long it will take -------------------------------------------------------------------------------------------
@@ -184,7 +201,8 @@ def _sample(worker: Callable[[Item], Item], items: list[Item], lab: Lab, budget:
     order = np.random.default_rng(0).permutation(len(items))
     size = min(lab.pool.jobs, len(items))
     spent = _seconds(lab, worker, [items[i] for i in order[:size]])  # workers start, and may have to compile
-    if spent > budget or size == len(items):
+    total = spent * len(items) / size
+    if size == len(items) or (spent > budget and total < WORTH):
         return spent / size, size
     done, spent = 0, 0.0
     while done == 0 or (spent < budget / 2 and done < len(items)):

@@ -11,7 +11,7 @@ from ._experiment import Experiment, stream
 from ._fit import wilson
 from ._grid import make_grid
 from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
-from ._ledger import Ledger, read_records, set_aside
+from ._ledger import Ledger, locked, read_records, set_aside
 from ._parallel import Pool, Workers
 from ._report import write_report, write_whole
 from ._result import Curve, MinimumN, Phase
@@ -31,6 +31,7 @@ __all__ = [
     "collect",
     "donoho_tanner",
     "interruptible",
+    "locked",
     "make_grid",
     "make_pool",
     "minimum_n",

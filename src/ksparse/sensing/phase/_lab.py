@@ -135,7 +135,7 @@ def run_all(
         items = [
             (e, n, K, t) for e in experiments for n, K in cells for t in range(trials) if e.key(n, K, t) not in ledger
         ]
-        with interruptible(ledger):
+        with interruptible(ledger.path, resume):
             if verbose and items:
                 print(estimate(items, pool), file=sys.stderr, flush=True)
             collect(Experiment.run, items, ledger, pool, label="trials", verbose=verbose)
@@ -175,13 +175,14 @@ def collect(
 
 
 @contextmanager
-def interruptible(ledger: Ledger) -> Iterator[None]:
-    """Ctrl-C ends the work and says how to go on."""
+def interruptible(path: Path | None, resume: bool = True) -> Iterator[None]:
+    """Ctrl-C ends the work and says how to go on with what is in a file or folder."""
     try:
         yield
     except KeyboardInterrupt:
-        if ledger.path is not None:
-            print(f"stopped; what is done is in {ledger.path}, and the same again goes on there", file=sys.stderr)
+        if path is not None:
+            again = "the same again" if resume else "the same without resume=False (--no-resume)"
+            print(f"stopped; what is done is in {path}, and {again} goes on there", file=sys.stderr)
         raise
 
 

@@ -1,8 +1,8 @@
 """Records on disk, one JSON line each, that survive a kill: what is written stays, what is missing is known.
 
-A line ends with a checksum of itself.  A last line without its end was torn by a kill: it is dropped, and its record is
-missing like any other that was never made.  Anything else that is wrong is damage from outside: the file is set aside
-under another name, and the good lines go on.
+A line ends with a checksum of itself.  The beginning of a line at the end was torn by a kill: it is dropped, and its
+record is missing like any other that was never made.  Anything else that is wrong is damage from outside: the file is
+set aside under another name, and the good lines go on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ class Ledger:
     def _read(self, path: Path) -> None:
         good, end = [], 0
         for number, line, record in _lines(path):
-            if not line.endswith(b"\n"):
+            if _is_torn(line):
                 self.torn = True
             elif record is None or not {*self.key, *self.keep} <= record.keys() or self._key(record) in self.kept:
                 self.damaged.append(number)
@@ -150,6 +150,7 @@ class Ledger:
             os.replace(spare, self.path)
         except BaseException:
             os.close(new)
+            spare.unlink(missing_ok=True)  # the disk may be full
             raise
         _sync_folder(self.path.parent)
         os.close(self._file)
@@ -174,6 +175,11 @@ def from_line(line: bytes) -> Record | None:
         return record if to_line(record) == line else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a kill may have left this: the beginning of a line.  Other bytes without an end are somebody else's."""
+    return not line.endswith(b"\n") and line.startswith(b"{") and line.isascii() and line.decode().isprintable()
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
@@ -205,24 +211,49 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, Record | None]]:
             yield number, line, from_line(line)
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder that holds several files of one run, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows does not open folders
+        yield
+        return
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _open(path: Path) -> int:
     """A descriptor to append with, locked: two runs that write one file would do everything twice."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            if fcntl is None:
+            if not _lock(file, path):
                 return file
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file), path.stat()):
-                _sync_folder(path.parent)
-                return file
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                os.close(file)
-                raise ValueError(f"{path} is being written by another run; wait for it, or give another out") from None
-            if not isinstance(error, FileNotFoundError):
-                return file  # a file system without locks
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), path.stat()):
+                    _sync_folder(path.parent)
+                    return file
+        except BaseException:
+            os.close(file)
+            raise
         os.close(file)  # replaced between opening and locking: once more
+
+
+def _lock(file: int, path: Path) -> bool:
+    """Whether it is locked now: some file systems have no locks."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise ValueError(f"{path} is being written by another run; wait for it, or give another out") from None
+        return False
 
 
 def _write(file: int, content: bytes) -> None:

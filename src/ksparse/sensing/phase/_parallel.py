@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -115,7 +117,10 @@ class Pool:
             with threadpool_limits(1):
                 for item in items:
                     begin = time.thread_time()
-                    result = function(*item)
+                    with heard() as interrupted:
+                        result = function(*item)
+                    if interrupted:
+                        raise KeyboardInterrupt
                     self.cpu_seconds += time.thread_time() - begin
                     yield result
             return
@@ -157,9 +162,30 @@ class Pool:
             self._idle.put(worker)
 
 
+@contextmanager
+def heard() -> Iterator[list[int]]:
+    """Note Ctrl-C: a solver takes it as a wish to end soon and returns what it has, which is no result of a trial."""
+    interrupted: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: Any) -> None:
+        interrupted.append(number)
+        before(number, frame)  # type: ignore[operator,misc]
+
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield interrupted  # nobody is interrupted here
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def serve() -> None:
     """The life of a worker: batches come in, results go out, until the parent is gone."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in `heard`; the parent ends this process
     os.dup2(2, 1)  # what the work prints must not get among the results
     with suppress(EOFError, BrokenPipeError):
         while True:

@@ -74,7 +74,7 @@ def minimum_n(
         open_ledger(out, [experiment], resume=resume, verbose=verbose) as ledger,
     ):
         total = len(grid).bit_length() + CONFIRM
-        with interruptible(ledger), counter("cells", total, verbose) as advance:
+        with interruptible(ledger.path, resume), counter("cells", total, verbose) as advance:
             cells = _Cells(experiment, K, ledger, trials, int(enough(rate, trials)), pool)
             below, at = -1, len(grid)  # places in the grid: too few, and enough (or beyond the end)
             while at - below > 1:
