@@ -20,6 +20,7 @@ STAGES = 10_000  # the paper's S
 PASSES = 7  # full gradients a stage: 2m/n + 1 with m = 3n; what IHT and PGD get in iterations
 WINDOW = 10  # stages without a change of the support before a forecast
 REST = 50  # stages between two of them, at least
+LEAP = 300  # stages: where columns still come and go, a short leap can change which, and with it the end
 LOOK = 100  # the same in iterations of PGD and IHT
 STAGNANT, FAR, STILL = 25, 0.02, 0.005  # PGD and IHT: windows of so many looks, errors above, changes below
 NOISY, EXACT = 1.5, 1.001  # margins of a forecast, for the mean of HT-SVRG and for PGD and IHT themselves
@@ -118,9 +119,9 @@ class _Watch:
         outlook = forecast(self.gram, x, self.k, STAGES - stage, self.rate, self.power, NOISY)
         if outlook.success is not None:
             self.end = End(outlook.success, stage, "forecast")
-        elif outlook.quiet >= REST:
+        elif outlook.quiet >= LEAP:
             self.leap = outlook.x, stage + outlook.quiet
-        self._next, self._rest = stage + self._rest, 2 * self._rest
+        self._next, self._rest = stage + max(self._rest, outlook.quiet // 2), 2 * self._rest
 
 
 # --- PGD and IHT -----------------------------------------------------------------------------------------------------
