@@ -113,4 +113,4 @@ def _fewer(models: dict[str, dict[str, list[Item]]]) -> Claim | None:
         reason += f", {100 * medians['auto'] / medians['saga']:.0f}% of SAGA's"
     if np.isfinite(medians.get("ht-svrg", np.inf)):
         reason += f"; the paper's HT-SVRG needs {medians['ht-svrg'] / medians['optimum']:.2g} times those of ℓ₁ solved"
-    return _unless_few(Claim(name, paper, ours, "agrees" if share < 1 else "differs", reason), len(models))
+    return _unless_few(Claim(name, paper, ours, "beyond", reason), len(models))
