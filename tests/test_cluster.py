@@ -95,7 +95,7 @@ def test_another_version_on_the_workers_is_refused(address, monkeypatch):
         ValueError, match=r"worker tcp://.* has ksparse 0.*, and this is ksparse 9.9; install ksparse==9.9"
     ):
         Cluster(address)
-    _, results, error = _cluster.do_trials("8.8", b"")  # a worker that came later
+    _, _, results, error = _cluster.do_trials("8.8", b"")  # a worker that came later
     assert results == []
     assert "worker that joined has ksparse 9.9, and this is ksparse 8.8" in str(error)
     with pytest.raises(ValueError, match=r"cannot import ksparse \(No module"):

@@ -404,7 +404,7 @@ def test_ctrl_c_before_the_first_stage_gives_the_start(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(HTSVRG, "_draw", interrupted)
+    monkeypatch.setattr(HTSVRG, "draw", interrupted)
     result = minimize(A, y, 3)
     assert result.status == "interrupted"
     assert result.n_stages == 0
