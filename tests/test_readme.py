@@ -57,11 +57,21 @@ def test_the_two_commands_stand_at_the_top():
     assert "\ntest:" in makefile
 
 
-def test_the_demo_runs(capsys):
-    load(ROOT / "examples" / "demo.py").main()
+def test_the_demo_runs(capsys, monkeypatch):
+    demo = load(ROOT / "examples" / "demo.py")
+    asked = []  # the paper's figures have tests of their own, and take minutes
+
+    def run(*what):
+        asked.append(what)
+        return Path("build/paper/index.html")
+
+    monkeypatch.setattr(demo, "run", run)
+    demo.main()
     out = capsys.readouterr().out
     assert "worst" in out
     assert "bmi" in out
+    assert asked == [("quick", "build/paper")]
+    assert "build/paper/index.html" in out
 
 
 def test_the_tables_of_recovery_are_those_of_the_benchmarks():
