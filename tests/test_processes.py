@@ -129,6 +129,7 @@ def test_an_edited_loss_gives_new_numbers(tmp_path):
     assert float(python(code, cache, path=tmp_path)) == before
 
 
+@pytest.mark.long
 def test_a_foreign_loss_never_enters_the_cache(tmp_path):
     """Two processes, two losses of the same name: each gets its own numbers."""
     code = """
