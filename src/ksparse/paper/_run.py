@@ -38,8 +38,8 @@ FIGURES = {
     "floor": "floor",
     "l1": "l1",
 }
+SEVERAL = 30  # trials of a figure for an estimate, if they are quick: a few slow ones among many must not decide it
 BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
-WORTH = 60.0  # seconds: a longer guess is not made from the first trials alone, which may have had to compile
 
 
 def run(
@@ -197,16 +197,15 @@ def estimate(chosen: Sequence[ModuleType], lab: Lab) -> str:
 
 
 def _sample(worker: Callable[[Item], Item], items: list[Item], lab: Lab, budget: float) -> tuple[float, int]:
-    """Seconds a trial, with all workers at it, and how many trials say so."""
+    """Seconds a trial, with all workers at it, and how many trials say so.
+
+    They are made twice, and timed the second time: the first time workers start, and may have to compile.
+    """
     order = np.random.default_rng(0).permutation(len(items))
-    size = min(lab.pool.jobs, len(items))
-    spent = _seconds(lab, worker, [items[i] for i in order[:size]])  # workers start, and may have to compile
-    total = spent * len(items) / size
-    if size == len(items) or (spent > budget and total < WORTH):
-        return spent / size, size
-    done, spent = 0, 0.0
-    while done == 0 or (spent < budget / 2 and done < len(items)):
+    done, spent, size = 0, 0.0, min(lab.pool.jobs, len(items))
+    while done < len(items) and (spent < budget / 4 or (done < SEVERAL and spent < 2 * budget)):
         batch = [items[i] for i in order[done : done + size]]
+        _seconds(lab, worker, batch)
         spent, done, size = spent + _seconds(lab, worker, batch), done + len(batch), 2 * size
     return spent / done, done
 
