@@ -210,9 +210,13 @@ def _time(seconds: Mapping[str, float] | None, number: str) -> str:
 def _brief(value: Any) -> str:
     """A setting in few words.
 
-    >>> _brief(0.3), _brief(range(8, 257, 8)), _brief(("random", "last"))
-    ('0.3', '8, 16, …, 256 (32 values)', 'random, last')
+    >>> _brief(0.3), _brief(range(8, 257, 8)), _brief(("random", "last")), _brief({"mnist": (70, 784)})
+    ('0.3', '8, 16, …, 256 (32 values)', 'random, last', 'mnist: 70, 784')
     """
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_brief(part)}" for name, part in value.items())
+    if hasattr(value, "_fields"):
+        return "; ".join(f"{name} {_brief(part)}" for name, part in zip(value._fields, value, strict=True))
     if isinstance(value, (list, tuple, range)):
         texts = [_brief(part) if not isinstance(part, (list, tuple)) else f"({_brief(part)})" for part in value]
         if len(texts) > LONG:
@@ -224,11 +228,11 @@ def _brief(value: Any) -> str:
 def _formula(escaped: str) -> str:
     r"""Text that is HTML already, with x_k, x_{2k} and 10^{-3} set as they are read; a relation stays on its line.
 
-    >>> _formula("δ_{2k+K} of H_k(b), 10^120, k = K, but cpu_seconds")
-    'δ<sub>2k+K</sub> of H<sub>k</sub>(b), 10<sup>120</sup>, k\xa0=\xa0K, but cpu_seconds'
+    >>> _formula("δ_{2k+K} of H_k(b), 10^120, η^1.5, k = K, but cpu_seconds")
+    'δ<sub>2k+K</sub> of H<sub>k</sub>(b), 10<sup>120</sup>, η<sup>1.5</sup>, k\xa0=\xa0K, but cpu_seconds'
     """
     text = re.sub(r"(?<!\w)(\w)_(?:\{([^{}<>]+)\}|(\w+))", lambda m: f"{m[1]}<sub>{m[2] or m[3]}</sub>", str(escaped))
-    text = re.sub(r"(?<=\w)\^(?:\{([^{}<>]+)\}|([-−]?\w+))", _raised, text)
+    text = re.sub(r"(?<=\w)\^(?:\{([^{}<>]+)\}|([-−]?\w+(?:\.\d+)?))", _raised, text)
     return re.sub(r" (=|≤|≥|≈|&lt;|&gt;) ", "\u00a0\\1\u00a0", text)
 
 

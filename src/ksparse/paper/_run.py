@@ -23,7 +23,7 @@ from ._lab import PRESETS, Item, Lab, write_summary
 from ._page import check_tools, write_page
 from ._verdict import rules
 
-# in the order of the page; a figure comes after those that it needs
+# in the order of a run: a figure comes after those that it needs
 FIGURES = {
     "theory": "theory",
     "1": "phase_transitions",
@@ -122,7 +122,13 @@ def draw(out: str | Path) -> Path:
     if not summaries:
         raise ValueError(f"out must be a folder with a summary, got '{out}'; run the experiments first")
     facts = {**(_read(out / FACTS, check_facts) if (out / FACTS).exists() else {}), "rules": rules()}
-    return write_page(out, [figure for figure in modules if figure.NUMBER in summaries], summaries, facts)
+    shown = sorted((figure for figure in modules if figure.NUMBER in summaries), key=_place)
+    return write_page(out, shown, summaries, facts)
+
+
+def _place(figure: ModuleType) -> int:
+    """Figures of the paper stand in their order, between its bounds and what is beyond it."""
+    return int(figure.NUMBER) if figure.NUMBER.isdigit() else 0 if figure.NUMBER == "theory" else len(FIGURES)
 
 
 def choose(figures: str | Iterable[str] | None) -> list[ModuleType]:
