@@ -13,7 +13,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_text", "_validate", "_threads"},
+    {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
     {"operators", "losses", "matrix", "result"},
     {"passes"},
     {"problem"},
@@ -30,6 +30,7 @@ FREE = {
     "_json": set(),
     "_text": set(),
     "_jit": set(),
+    "_source": set(),
     "_threads": {"_jit"},
     "theory": {"_style"},
 }  # inside a layer
