@@ -76,7 +76,7 @@ def test_bound_answers_fast_and_without_numba():
         (("bound", "-k", 4, "-K", 4, "--rate", 2), "error: rate must be at most 1, got 2"),
         (("bound", "-k", "4.5", "-K", 4), "-k"),
         (("bound", "-K", 4), "-k"),
-        (("plan", "nowhere.csv", "-K", 4), "error: DATA must be a file, got 'nowhere.csv', which is not there"),
+        (("plan", "nowhere.csv", "-K", 4), "error: 'nowhere.csv' is not there"),
         (("nothing",), "nothing"),
     ],
 )

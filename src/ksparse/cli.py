@@ -111,7 +111,7 @@ def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
 @app.command()
 def plan(
     data: Annotated[
-        Path, typer.Argument(help="A .parquet, .arrow, .csv, .tsv, .svm (text also .gz, .bz2), .npy or .npz file.")
+        Path, typer.Argument(help="A .parquet, .arrow, .csv, .svm (text also .gz, .bz2), .npy or .npz file.")
     ],
     K: Annotated[int, typer.Option("-K", help="A guess of how many features matter.")],
     target: Annotated[str | None, typer.Option(help="The column of a table to predict; the last by default.")] = None,
@@ -160,6 +160,8 @@ def _labels(y: Any, loss: Loss) -> Any:
     classes = np.unique(y)
     if loss in (Loss.logistic, Loss.squared_hinge) and classes.size == 2:
         return np.where(y == classes[1], 1.0, -1.0)
+    if y.dtype.kind == "U":
+        raise ValueError(f"the target must be numbers for the {loss.value} loss, got text such as {str(y[0])!r}")
     return y - y.mean() if loss in (Loss.squared, Loss.huber) else y
 
 

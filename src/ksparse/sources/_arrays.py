@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ class ArrayRows:
 def open_npy(file: Input, target: Any, memory: int) -> tuple[ArrayRows, int | str | None]:
     """Rows of a .npy file and their target: a column, the last by default, or another .npy file; False for none."""
     with reading(file.name):
+        if not _is_npy(file):
+            raise ValueError("it is no .npy file")
         blocks = Blocks(file.path, memory=memory)
     width = blocks.shape[1]
     if target is False:
@@ -76,6 +79,11 @@ def open_npy(file: Input, target: Any, memory: int) -> tuple[ArrayRows, int | st
         return ArrayRows(file, blocks, None, y.astype(np.float64)), other.name
     at = _column(target, width, file.name)
     return ArrayRows(file, blocks, at), at
+
+
+def _is_npy(file: Input) -> bool:
+    with open(file.path, "rb") as opened:
+        return opened.read(6) == b"\x93NUMPY"
 
 
 def _column(target: Any, width: int, name: str) -> int:
@@ -92,6 +100,9 @@ def open_npz(file: Input, memory: int, *, optional: bool = False) -> ArrayRows:
     """Rows A (or X) and targets y of a .npz file."""
     with reading(file.name):
         with open(file.path, "rb") as opened:
+            if not zipfile.is_zipfile(opened) and not _is_npy(file):
+                raise ValueError("it is no .npz file")
+            opened.seek(0)
             arrays = np.load(opened, allow_pickle=False)
             if not hasattr(arrays, "files"):
                 raise ValueError("it holds a single array; it must hold A (or X) and y")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,12 +37,14 @@ class CsvPart(Part):
             self.types = dict(zip(self._raw, types, strict=True))
             if first is None or first.num_rows == 0:
                 raise ValueError("there are no rows behind the header")
-        for at, name in enumerate(self._raw):
-            if kind_of(self.types[name]) == CATEGORY and name not in categories:
-                self._refuse_spoiled_numbers(name, first.column(at))
+        texts = [name for name in self._raw if kind_of(self.types[name]) == CATEGORY]
+        self._spoiled = {
+            name for name in texts if name not in categories and _is_mostly_numbers(first[self._raw[name]])
+        }
+        self.types |= dict.fromkeys(categories, import_arrow().string())
 
     def _header(self) -> list[str]:
-        with io.TextIOWrapper(self.file.open(), "utf-8-sig", newline="") as lines:
+        with io.TextIOWrapper(self.file.open(), "utf-8-sig", errors="replace", newline="") as lines:
             return next((row for row in csv.reader(lines, delimiter=self._delimiter) if row), [])
 
     @contextmanager
@@ -69,26 +70,24 @@ class CsvPart(Part):
         ):
             yield batches
 
-    def _refuse_spoiled_numbers(self, name: str, values: Any) -> None:
-        """A typing error makes text of a column of numbers: it must not become a category a number."""
-        from pyarrow import compute
+    def kind(self, column: str) -> str:
+        found = super().kind(column)
+        if column in self._spoiled:  # a typing error makes text of it: it must not become a category a number
+            row, line, value = self._first(column, lambda text: text not in self._absent() and not _is_number(text))
+            raise ValueError(
+                f"{self.name} cannot be read: {value!r} stands in row {row} (line {line}), column {column!r}, which holds "
+                f"numbers elsewhere; mend it, name it a missing value with na=[{value!r}], or take the column as text "
+                f"with categories=[{column!r}]"
+            )
+        if found == "binary":
+            row, line, _ = self._first(column, lambda text: "\ufffd" in text)
+            raise ValueError(f"{self.name} cannot be read: row {row} (line {line}), column {column!r} is not in UTF-8")
+        return found
 
-        numeric = compute.match_substring_regex(values.cast("string"), NUMERIC).drop_null()
-        if 2 * (compute.sum(numeric).as_py() or 0) <= len(numeric):
-            return
-        row, line, value = self._first_other(name)
-        raise ValueError(
-            f"{self.name} cannot be read: {value!r} stands in row {row} (line {line}), column {name!r}, which holds "
-            f"numbers elsewhere; mend it, name it a missing value with na=[{value!r}], or take the column as text with "
-            f"categories=[{name!r}]"
-        )
-
-    def _first_other(self, name: str) -> tuple[int, int, str]:
-        at = list(self._raw).index(name)
-        for row, line, values in self._rows():
-            if not re.match(NUMERIC, values[at]) and values[at] not in self._absent():
-                return row, line, values[at]
-        raise AssertionError("a column of numbers only")
+    def _first(self, column: str, fits: Callable[[str], bool]) -> tuple[int, int, str]:
+        """Row, line and text of the first value that fits."""
+        at = list(self._raw).index(column)
+        return next((row, line, values[at]) for row, line, values in self._rows() if fits(values[at]))
 
     def settle(self, numbers: set[str]) -> None:
         self._numbers = numbers
@@ -135,9 +134,18 @@ class CsvPart(Part):
                             f"{value!r} stands in row {row} (line {line}), column {name!r}, which holds numbers; "
                             f"mend it, or name it a missing value with na=[{value!r}]"
                         )
+                    if "\ufffd" in value and "UTF8" in str(error):
+                        return f"row {row} (line {line}), column {name!r} is not in UTF-8"
         except BROKEN as broken:  # a packed file that is cut off
             error = broken
         return " ".join(str(error).split())
+
+
+def _is_mostly_numbers(values: Any) -> bool:
+    from pyarrow import compute
+
+    numeric = compute.match_substring_regex(values.cast("string"), NUMERIC).drop_null()
+    return len(numeric) > 0 and 2 * (compute.sum(numeric).as_py() or 0) >= len(numeric)
 
 
 def _is_number(text: str) -> bool:
