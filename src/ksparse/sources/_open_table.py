@@ -170,8 +170,9 @@ def _refuse_unknown(name: str, names: list[str], file: str, argument: str) -> No
 
 
 def _close(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    return f" (there is {near[0]!r})" if near else ""
+    near = {other.lower(): other for other in names}
+    found = difflib.get_close_matches(name.lower(), near, 1)
+    return f" (there is {near[found[0]]!r})" if found else ""
 
 
 def _note(file: str, name: str, values: dict[str, int]) -> str:
