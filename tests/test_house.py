@@ -13,7 +13,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_dask", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
     {"operators", "losses", "matrix", "result"},
     {"passes"},
     {"problem"},
@@ -26,6 +26,7 @@ LAYERS = [
     {"cli"},
 ]
 FREE = {
+    "_dask": set(),
     "_validate": set(),
     "_json": set(),
     "_text": set(),
@@ -35,11 +36,12 @@ FREE = {
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
+    "_dask": {"distributed"},
     "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
     "_commands": {"typer"},
     "cli": {"typer"},
-    "sources": {"sklearn"},
+    "sources": {"cloudpickle", "dask", "distributed", "sklearn"},
     "estimators": {"joblib", "sklearn"},
     "paper": {"jinja2", "matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
