@@ -13,10 +13,11 @@ from .._source import Times as Times
 
 if TYPE_CHECKING:
     from .blocks import Blocks as Blocks
+    from .dask import Partitions as Partitions
     from .files import Table as Table
     from .files import read_table as read_table
 
-_HOME = {"Blocks": "blocks", "Table": "files", "read_table": "files"}
+_HOME = {"Blocks": "blocks", "Partitions": "dask", "Table": "files", "read_table": "files"}
 
 __all__ = ["Source", "Times", "as_source", *_HOME]
 

@@ -78,10 +78,20 @@ class OnCluster:
         return total
 
     # --- a pass ------------------------------------------------------------------------------------------------------
-    def begin(self, order: Order) -> Any:
+    def begin(self, order: Order, arrays: tuple[NDArray[Any], ...]) -> Any:
         self._check_client()
         self._watch = watch(self.client)
-        return self._task(_unpack, cloudpickle.dumps(order))
+        return self._task(_unpack, cloudpickle.dumps(order)), [(array, self._made(array)) for array in arrays]
+
+    def _made(self, array: NDArray[Any]) -> dict[int, Any] | None:
+        """The parts of a read-only array that were sent; None for others."""
+        if array.flags.writeable:
+            return None
+        made = self._kept.get(array)
+        if made is None:
+            made = {}
+            self._kept.add(array, made)
+        return made
 
     def places(self) -> dict[Any, tuple[int, list[int]]]:
         """Every partition at the worker that has it; at any one if it is nowhere, or at several."""
@@ -96,23 +106,19 @@ class OnCluster:
             found.setdefault(place, (self.total if place is None else self._lanes[place], []))[1].append(i)
         return found
 
-    def submit(self, sent: Any, i: int, arrays: list[tuple[NDArray[Any], int, int]]) -> Any:
+    def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
         block = None if self._blocks is None else self._blocks[i]
-        parts = [self._send(i, block, *item) for item in arrays]
         part = cloudpickle.dumps(self.parts[i]) if block is None else block
+        parts = []
+        for array, made in sent[1]:
+            if made is None:
+                parts.append(cloudpickle.dumps(array[low:high]))
+                continue
+            if i not in made:  # beside its block, which is an argument for that reason only
+                made[i] = self._task(_unpack_part, cloudpickle.dumps(array[low:high]), block)
+            parts.append(made[i])
         near = {"workers": list(self._holders[i]), "allow_other_workers": True} if self._holders[i] else {}
-        return self._task(_do, sent, part, self.rows[i], *parts, **near)
-
-    def _send(self, i: int, block: Any, array: NDArray[Any], low: int, high: int) -> Any:
-        if array.flags.writeable:
-            return cloudpickle.dumps(array[low:high])
-        made = self._kept.get(array)
-        if made is None:
-            made = {}
-            self._kept.add(array, made)
-        if i not in made:  # beside its block, which is an argument for that reason only
-            made[i] = self._task(_unpack_part, cloudpickle.dumps(array[low:high]), block)
-        return made[i]
+        return self._task(_do, sent[0], part, self.rows[i], *parts, **near)
 
     def _task(self, function: Any, *arguments: Any, **near: Any) -> Any:
         with _large_graphs():

@@ -32,21 +32,23 @@ class Here:
         """Whether the partitions are kept where they are used; here they are computed whenever they are wanted."""
         return False
 
-    def begin(self, order: Order) -> Any:
+    def begin(self, order: Order, arrays: tuple[NDArray[Any], ...]) -> Any:
         """A pass begins; gives what `submit` and `end` want to know of it."""
-        return self._given or (ThreadPoolExecutor(self.total, "ksparse-dask") if self.total > 1 else None), order
+        executor = self._given or (ThreadPoolExecutor(self.total, "ksparse-dask") if self.total > 1 else None)
+        return executor, order, arrays
 
     def places(self) -> dict[Any, tuple[int, list[int]]]:
         """Where partitions are: how many are worked on there at once, and which they are."""
         return {None: (self.total, list(range(len(self.parts))))}
 
-    def submit(self, sent: Any, i: int, arrays: list[tuple[NDArray[Any], int, int]]) -> Any:
-        executor, order = sent
-        parts = tuple(array[low:high] for array, low, high in arrays)
+    def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
+        """Begin with partition i, the rows from low to high; gives a future."""
+        executor, order, arrays = sent
+        work = order, self.parts[i], self.rows[i], tuple(array[low:high] for array in arrays)
         if executor is not None:
-            return executor.submit(do_part, order, self.parts[i], self.rows[i], parts)
+            return executor.submit(do_part, *work)
         done: Future[Done] = Future()
-        done.set_result(do_part(order, self.parts[i], self.rows[i], parts))
+        done.set_result(do_part(*work))
         return done
 
     def patience(self) -> float:
@@ -87,33 +89,37 @@ class Processes(Here):
         self._files = 0
         self._kept: Sent[Path] = Sent()
 
-    def begin(self, order: Order) -> Any:
-        self._files += 1
-        path = Path(self._folder.name) / f"order-{self._files}"
+    def begin(self, order: Order, arrays: tuple[NDArray[Any], ...]) -> Any:
+        path = self._new_file("order")
         path.write_bytes(cloudpickle.dumps(order))
+        return path, [self._file(array) or array for array in arrays]
+
+    def _file(self, array: NDArray[Any]) -> Path | None:
+        """The file of a read-only array; None for others."""
+        if array.flags.writeable or array.dtype.hasobject:
+            return None
+        path = self._kept.get(array)
+        if path is None:
+            path = self._new_file("array")
+            with path.open("wb") as file:
+                np.save(file, array)
+            for old in self._kept.add(array, path):
+                old.unlink(missing_ok=True)
         return path
 
-    def submit(self, sent: Any, i: int, arrays: list[tuple[NDArray[Any], int, int]]) -> Any:
+    def _new_file(self, name: str) -> Path:
+        self._files += 1
+        return Path(self._folder.name) / f"{name}-{self._files}"
+
+    def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
         assert self._pool is not None
-        work = cloudpickle.dumps((self.parts[i], self.rows[i], [self._send(*item) for item in arrays]))
+        arrays = [(item, low, high) if isinstance(item, Path) else item[low:high] for item in sent[1]]
         try:
-            return self._pool.submit(do_packed, sent, work)
+            return self._pool.submit(do_packed, sent[0], cloudpickle.dumps((self.parts[i], self.rows[i], arrays)))
         except BrokenExecutor as trouble:  # heard of where results are waited for
             failed: Future[Done] = Future()
             failed.set_exception(trouble)
             return failed
-
-    def _send(self, array: NDArray[Any], low: int, high: int) -> Any:
-        if array.flags.writeable or array.dtype.hasobject:
-            return array[low:high]
-        path = self._kept.get(array)
-        if path is None:
-            self._files += 1
-            path = Path(self._folder.name) / f"array-{self._files}.npy"
-            np.save(path, array)
-            for old in self._kept.add(array, path):
-                old.unlink(missing_ok=True)
-        return path, low, high
 
     def result(self, future: Any) -> Done:
         try:
@@ -131,7 +137,7 @@ class Processes(Here):
     def end(self, sent: Any, running: list[Any]) -> None:
         for future in running:
             future.cancel()
-        sent.unlink(missing_ok=True)  # a task that is still under way has read it, or is not wanted
+        sent[0].unlink(missing_ok=True)  # a task that is still under way has read it, or is not wanted
 
     def close(self) -> None:
         if self._pool is not None and self._given is None:

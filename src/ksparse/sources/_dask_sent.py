@@ -1,10 +1,12 @@
-"""Read-only arrays that were sent: what was made of each, and the array, so that its place in memory stays its own."""
+"""Read-only arrays that were sent, and what was made of each."""
 
 from __future__ import annotations
 
+import zlib
 from collections import OrderedDict
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 T = TypeVar("T")
@@ -12,17 +14,21 @@ MOST = 8  # arrays that are remembered: targets, weights, and a few more
 
 
 class Sent(Generic[T]):
-    """What was made of the last few arrays, looked up by where an array is: a view of the same numbers is the same."""
+    """What was made of the last few arrays.
+
+    They are known by their place in memory, so that another view of the same numbers is the same; they are held, so
+    that the place stays theirs.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
 
     def get(self, array: NDArray[Any]) -> T | None:
-        found = self._kept.get(_place(array))
-        if found is None:
+        place = _place(array)
+        if place not in self._kept:
             return None
-        self._kept.move_to_end(_place(array))
-        return found[1]
+        self._kept.move_to_end(place)
+        return self._kept[place][1]
 
     def add(self, array: NDArray[Any], made: T) -> list[T]:
         """Remember this one; gives what was made of those that are forgotten for it."""
@@ -34,4 +40,9 @@ class Sent(Generic[T]):
 
 
 def _place(array: NDArray[Any]) -> Any:
-    return array.ctypes.data, array.shape, array.strides, array.dtype.str
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    # a read-only view of an array that its owner may have written to in the meantime: look at the numbers, too
+    digest = zlib.crc32(np.ascontiguousarray(array).data) if owner.flags.writeable and not array.dtype.hasobject else 0
+    return array.ctypes.data, array.shape, array.strides, array.dtype.str, digest

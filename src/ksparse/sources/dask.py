@@ -13,20 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._source import MEMORY, SHARE_OF_BLOCKS, Source, Times, _itself
+from ._memory import check_memory
 
 T = TypeVar("T")
 AHEAD = 2  # partitions under way for each thread of a worker: one is computed while the next one is sent
 TRIES = 4  # times that lost work is asked for again
-
-
-def is_collection(X: Any) -> bool:
-    """Whether this is something of Dask's; asks without importing Dask."""
-    return hasattr(X, "__dask_graph__")
-
-
-def wrap(X: Any) -> Any:
-    """Dask collections as `Partitions`; all else as it is."""
-    return Partitions(X) if is_collection(X) else X
 
 
 class Partitions(Source):
@@ -73,7 +64,7 @@ class Partitions(Source):
     """
 
     def __init__(self, X: Any, *, client: Any = None, memory: int | str = MEMORY, y: Any = None) -> None:
-        memory = _as_bytes(memory)
+        memory = check_memory(memory)
         try:
             from ._dask_open import open_parts
         except ImportError as trouble:
@@ -115,7 +106,7 @@ class Partitions(Source):
         if not self.close.alive:
             raise ValueError("the source is closed; make another one")
         for array in arrays:
-            if array.shape[:1] != self.shape[:1]:
+            if array.size and array.shape[0] != self.shape[0]:
                 raise ValueError(f"an array of shape {array.shape} has no entry for each of {self.shape[0]} rows")
         began, read, compute = time.perf_counter(), 0.0, 0.0
         for done in self._in_order(Order(__version__, function, columns, self._form), arrays):
@@ -134,7 +125,7 @@ class Partitions(Source):
         running: dict[int, Any] = {}
 
         def submit(i: int) -> None:
-            running[i] = runner.submit(sent, i, [(array, starts[i], starts[i + 1]) for array in arrays])
+            running[i] = runner.submit(sent, i, starts[i], starts[i + 1])
             running[i].add_done_callback(lambda future: news.set())
 
         def top_up(head: int) -> None:
@@ -145,7 +136,7 @@ class Partitions(Source):
                     under_way.append(left.popleft())
                     submit(under_way[-1])
 
-        sent, lost = runner.begin(order), 0
+        sent, lost = runner.begin(order, arrays), 0
         try:
             queues = [(threads, deque(left), deque[int]()) for threads, left in runner.places().values()]
             window = least = AHEAD * runner.total + 2
@@ -166,7 +157,7 @@ class Partitions(Source):
                         if lost > TRIES:
                             raise RuntimeError(f"{trouble}; tried {TRIES} times") from None
                         runner.renew()
-                        sent = runner.begin(order)
+                        sent = runner.begin(order, arrays)
                         for i in list(running):
                             submit(i)
                 del running[head]
@@ -184,15 +175,3 @@ class _Past:
 
 
 _past = _Past()
-
-
-def _as_bytes(memory: int | str) -> int:
-    from dask.utils import parse_bytes
-
-    try:
-        found = int(parse_bytes(memory))
-    except (TypeError, ValueError):
-        found = 0
-    if found < 1:
-        raise ValueError(f"memory must be a number of bytes, or a text such as '2GB', got {memory!r}")
-    return found
