@@ -47,14 +47,9 @@ class Watch:
         self.place, self.workers = place, workers
         self.seconds, self.told = PATIENCE[0], False
 
-    def look(self, future: Any) -> None:
+    def look(self) -> None:
         """After `seconds` without a result."""
         self.seconds = min(2 * self.seconds, PATIENCE[1])
-        if future.status == "lost":
-            raise ClusterError(
-                f"data that were sent to the cluster at {self.place} were lost with their worker, and Dask cannot send "
-                "them again; start again, best from a collection that reads them itself"
-            )
         if not self.workers() and not self.told:
             self.told = True
             warnings.warn(f"the cluster at {self.place} has no workers; waiting for some", stacklevel=2)
@@ -70,7 +65,7 @@ def result_of(future: Any, watch: Watch, work: str) -> Any:
         except TookLonger:  # still at work, or kept by a worker that died: Dask may try for 30 s to reach it
             if future.status == "error":  # the work's own
                 raise
-            watch.look(future)
+            watch.look()
         except KilledWorker as trouble:
             raise ClusterError(
                 f"{trouble.allowed_failures + 1} workers of the cluster at {watch.place} died of the same {work}, "

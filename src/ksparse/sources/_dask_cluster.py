@@ -80,6 +80,8 @@ class OnCluster:
     # --- a pass ------------------------------------------------------------------------------------------------------
     def begin(self, order: Order, arrays: tuple[NDArray[Any], ...]) -> Any:
         self._check_client()
+        if self._blocks is not None and any(block.cancelled() for block in self._blocks):
+            self.renew()  # restarted, or cancelled by others
         self._watch = watch(self.client)
         return self._task(_unpack, cloudpickle.dumps(order)), [(array, self._made(array)) for array in arrays]
 
@@ -100,11 +102,29 @@ class OnCluster:
         if self._blocks is not None:
             where = self.client.who_has(self._blocks)
             self._holders = [tuple(where.get(block.key, ())) for block in self._blocks]
+            self._even_out(self._blocks)
         found: dict[Any, tuple[int, list[int]]] = {}
         for i, holders in enumerate(self._holders):
             place = holders[0] if len(holders) == 1 and holders[0] in self._lanes else None
             found.setdefault(place, (self.total if place is None else self._lanes[place], []))[1].append(i)
         return found
+
+    def _even_out(self, blocks: list[Any]) -> None:
+        """Move blocks to workers that have less than half of their share: those that joined, or came again."""
+        mine: dict[str, list[int]] = {worker: [] for worker in self._lanes}
+        for i, holders in enumerate(self._holders):
+            if holders and holders[0] in mine:
+                mine[holders[0]].append(i)
+        share = {worker: len(blocks) * count // self.total for worker, count in self._lanes.items()}
+        for worker in [worker for worker in mine if len(mine[worker]) < share[worker] / 2]:
+            while len(mine[worker]) < share[worker]:
+                fullest = max(mine, key=lambda other: len(mine[other]) - share[other])
+                if len(mine[fullest]) <= share[fullest]:
+                    break
+                i = mine[fullest].pop()
+                mine[worker].append(i)
+                blocks[i] = self._task(_same, blocks[i], workers=[worker], allow_other_workers=True)
+                self._holders[i] = (worker,)
 
     def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
         block = None if self._blocks is None else self._blocks[i]
@@ -128,8 +148,8 @@ class OnCluster:
         self._watch.seconds = PATIENCE[0]
         return self._watch.seconds
 
-    def look(self, future: Any) -> float:
-        self._watch.look(future)
+    def look(self) -> float:
+        self._watch.look()
         return self._watch.seconds
 
     def result(self, future: Any) -> Done:
@@ -138,7 +158,10 @@ class OnCluster:
         except Cancelled as trouble:
             if self.client.status != "running":
                 raise
-            raise Lost(str(trouble)) from None  # restarted, or cancelled by others
+            raise Lost(  # restarted, or cancelled by others
+                f"the cluster at {address(self.client)} has cancelled the work, or lost data that it cannot make again "
+                "(data that were scattered; let a collection read them instead)"
+            ) from trouble
         except ImportError as trouble:
             if "ksparse" not in str(trouble):
                 raise
@@ -208,6 +231,10 @@ def _memory(dask_worker: Any) -> tuple[str, int, int, int]:
 
     limit = getattr(getattr(dask_worker, "memory_manager", None), "memory_limit", None) or 0
     return socket.gethostname(), psutil.virtual_memory().available, limit, psutil.Process(os.getpid()).memory_info().rss
+
+
+def _same(block: Any) -> Any:
+    return block
 
 
 def _unpack(work: bytes) -> Any:

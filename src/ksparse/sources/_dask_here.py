@@ -55,7 +55,7 @@ class Here:
         """Seconds to wait for a result before a first look at what is wrong."""
         return 60.0
 
-    def look(self, future: Any) -> float:
+    def look(self) -> float:
         """Nothing came for a while; gives the seconds until the next look."""
         return 60.0
 

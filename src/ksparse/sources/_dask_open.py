@@ -75,12 +75,25 @@ def _agree(looks: list[Look], n: int) -> tuple[int, np.dtype[Any], int | None, l
     return first.columns, dtype, sum(counts) if sparse else None, first.names
 
 
+def _pieces(y: Any) -> list[Any]:
+    """Targets of Dask's, as delayed objects; none if they are an array already."""
+    if not is_dask_collection(y):
+        return []
+    if not hasattr(y, "to_delayed"):
+        return [y]
+    if getattr(y, "ndim", 1) == 2 and hasattr(y, "rechunk"):
+        y = y.rechunk({1: -1})
+    return list(np.ravel(y.to_delayed()))
+
+
+def _as_array(piece: Any) -> NDArray[Any]:
+    if hasattr(piece, "to_numpy") and getattr(getattr(piece, "dtype", None), "kind", "O") in "biuf":
+        return piece.to_numpy(dtype=None if isinstance(piece.dtype, np.dtype) else np.float64, na_value=np.nan)
+    return np.atleast_1d(np.asarray(piece))
+
+
 def _targets(y: Any, n: int) -> NDArray[Any]:
-    if hasattr(y, "to_numpy"):
-        numbers = getattr(y, "dtype", None) is not None and getattr(y.dtype, "kind", "O") in "biuf"
-        foreign = numbers and not isinstance(y.dtype, np.dtype)  # pandas' numbers that may be missing
-        y = y.to_numpy(dtype=np.float64, na_value=np.nan) if foreign else y.to_numpy()
-    y = np.asarray(y)
+    y = _as_array(y)
     if y.ndim == 0 or y.shape[0] != n:
         raise ValueError(f"y has {y.shape[0] if y.ndim else 'no'} entries, and X has {n} rows")
     return y
@@ -133,16 +146,15 @@ class Who:
 
     def compute(self, parts: list[Any], y: Any) -> tuple[list[Look], Any]:
         """Looks at partitions, and targets."""
-        wanted = [delayed(look)(part) for part in parts]
-        lazy = is_dask_collection(y)
+        pieces = [delayed(_as_array)(piece) for piece in _pieces(y)]
+        wanted = [*(delayed(look)(part) for part in parts), *pieces]
         if self.client is not None:
             from ._dask_cluster import compute
 
-            *looks, found = compute(self.client, [*wanted, y if lazy else delayed(None)])
+            found = compute(self.client, wanted)
         else:
-            options = {"pool": self._pool} if self._kind == "processes" else {}
-            looks, found = dask.compute(wanted, y if lazy else None, **options)
-        return looks, found if lazy else y
+            found = dask.compute(*wanted, **({"pool": self._pool} if self._kind == "processes" else {}))
+        return list(found[: len(parts)]), np.concatenate(found[len(parts) :]) if pieces else y
 
     def runner(self, delayed_parts: list[Any], rows: list[int]) -> Any:
         parts: list[Lazy] = without_others(delayed_parts, self._get)

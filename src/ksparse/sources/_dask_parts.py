@@ -146,11 +146,13 @@ def without_others(parts: list[Any], get: Callable[..., Any] | None = None) -> l
     from dask.optimization import cull
     from dask.utils import ensure_dict
 
-    graphs: dict[int, dict[Any, Any]] = {}
+    found, graphs = [], {}
     for part in parts:
-        if id(part.dask) not in graphs:
-            graphs[id(part.dask)] = ensure_dict(part.dask)
-    return [Lazy(cull(graphs[id(part.dask)], [part.key])[0], part.key, get) for part in parts]
+        graph = part.dask  # most have it in common; it is held, so that no other one can have its id
+        if id(graph) not in graphs:
+            graphs[id(graph)] = graph, ensure_dict(graph)
+        found.append(Lazy(cull(graphs[id(graph)][1], [part.key])[0], part.key, get))
+    return found
 
 
 def lives_on_cluster(parts: list[Lazy]) -> bool:

@@ -146,7 +146,7 @@ class Partitions(Source):
                     top_up(head)
                     if not running[head].done():
                         if not news.wait(patience):
-                            patience = runner.look(running[head])
+                            patience = runner.look()
                         news.clear()
                         continue
                     try:
@@ -155,7 +155,7 @@ class Partitions(Source):
                     except Lost as trouble:
                         lost += 1
                         if lost > TRIES:
-                            raise RuntimeError(f"{trouble}; tried {TRIES} times") from None
+                            raise RuntimeError(f"{trouble}; it was tried {TRIES} times") from None
                         runner.renew()
                         sent = runner.begin(order, arrays)
                         for i in list(running):
