@@ -334,7 +334,9 @@ def test_a_cluster_that_was_restarted(client):
 def test_workers_that_come_late_and_a_scheduler_that_goes():
     A, X, _ = data("dense")
     with (
-        distributed.LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None) as late,
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as late,
         distributed.Client(late, set_as_default=False) as client,
     ):
         timer = threading.Timer(1.5, late.scale, (1,))

@@ -105,6 +105,7 @@ def _is_future(item: Any) -> bool:
 
 def _lay_out_array(X: Any) -> Layout:
     from dask.array import Array
+    from dask.utils import ensure_dict
 
     if X.ndim != 2:
         raise ValueError(f"X must be a matrix (rows are samples), got {X.ndim} dimensions")
@@ -120,7 +121,9 @@ def _lay_out_array(X: Any) -> Layout:
         X = X.rechunk({0: max(1, SMALL // max(1, width)), 1: -1})
     else:
         X = X.rechunk({1: -1})
-    return Layout(list(X.to_delayed().ravel()), [int(r) for r in X.chunks[0]] if known else None, None)
+    there = any(map(_is_future, ensure_dict(X.dask).values()))  # optimising would drop them, and their data with them
+    parts = list(X.to_delayed(optimize_graph=not there).ravel())
+    return Layout(parts, [int(count) for count in X.chunks[0]] if known else None, None)
 
 
 def _names(X: Any) -> list[str] | None:
