@@ -45,7 +45,7 @@ EXTRA = {
     "_progress": {"rich"},
     "_commands": {"typer"},
     "cli": {"typer"},
-    "sources": {"cloudpickle", "dask", "distributed", "psutil", "sklearn"},
+    "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
     "paper": {"jinja2", "matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},

@@ -14,10 +14,10 @@ from .._source import Times as Times
 if TYPE_CHECKING:
     from .blocks import Blocks as Blocks
     from .dask import Partitions as Partitions
-    from .files import Table as Table
-    from .files import read_table as read_table
+    from .files import Files as Files
+    from .files import open_files as open_files
 
-_HOME = {"Blocks": "blocks", "Partitions": "dask", "Table": "files", "read_table": "files"}
+_HOME = {"Blocks": "blocks", "Files": "files", "Partitions": "dask", "open_files": "files"}
 
 __all__ = ["Source", "Times", "as_source", *_HOME]
 
