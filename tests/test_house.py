@@ -13,7 +13,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_dask", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
     {"operators", "losses", "rows", "result"},
     {"matrix"},
     {"pass_kernels"},
@@ -30,6 +30,7 @@ LAYERS = [
     {"cli"},
 ]
 FREE = {
+    "_dask": set(),
     "_validate": set(),
     "_json": set(),
     "_text": set(),
@@ -39,11 +40,12 @@ FREE = {
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
+    "_dask": {"distributed"},
     "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
     "_commands": {"typer"},
     "cli": {"typer"},
-    "sources": {"dask", "distributed", "pyarrow", "sklearn"},
+    "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
     "paper": {"jinja2", "matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
