@@ -1,0 +1,136 @@
+"""How k was chosen, and how the search went: pictures, and their numbers as tables."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._page import visible
+from .._style import BLACK, BLUE, new_axes
+from ..estimators._pictures import legend_beside, line_style, whole_numbers
+from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
+from ..estimators.path import Path
+from ._figures import SIZE, Sketch
+from ._fit import Fit
+from ._words import counted, number
+
+LINES = 60  # coefficients in a picture; more are a tangle
+
+
+class Curves(NamedTuple):
+    """Pictures of one kind, what they say in a sentence, and their numbers: the head of a table and its rows."""
+
+    sentence: str
+    sketches: list[Sketch]
+    head: list[str]
+    rows: list[list[str]]
+
+
+def of_path(fit: Fit, path: Any) -> Curves:
+    """Loss, information criteria and coefficients against k."""
+    if not isinstance(path, Path):
+        raise ValueError(f"path must be what k_path gives, got {type(path).__name__}")
+    chosen = int(path.best().k_)
+    own = getattr(fit.model, "k_", None)
+    sentence = f"The extended BIC, which also counts how many choices there were, is smallest at k = {chosen}."
+    if own is not None and own != chosen:
+        sentence += f" This model has k = {own}."
+    sketches = [
+        Sketch(lambda: _criteria(path), "Information criteria against k", "Information criteria: the smallest is the best."),
+        Sketch(lambda: _loss(path), "Training loss against k", "The loss on the rows of the fit, which always falls with k."),
+    ]  # fmt: skip
+    tangle = int(np.count_nonzero(path.coefs.any(axis=0)))
+    if tangle <= LINES:
+        caption = "What one standard deviation of each feature does, against k. Dotted: the smallest extended BIC."
+        sketches.append(Sketch(lambda: _untitled(path.plot(new_axes(size=SIZE))), "Coefficients against k", caption))
+    else:
+        sentence += f" Its {tangle} coefficients are too many for a picture."
+    columns = (path.k, path.loss, path.aic, path.bic, path.ebic)
+    rows = [[f"{k}", *(number(value, 5) for value in values)] for k, *values in zip(*columns, strict=True)]
+    return Curves(sentence, sketches, ["k", "Training loss", "AIC", "BIC", "Extended BIC"], rows)
+
+
+def of_cv(fit: Fit, cv: Any) -> Curves:
+    """The score on rows left out, against k."""
+    if not isinstance(cv, KSparseRegressorCV | KSparseClassifierCV) or not hasattr(cv, "scores_"):
+        raise ValueError(f"cv must be a fitted KSparseRegressorCV or KSparseClassifierCV, got {cv!r}")
+    score = _scoring(cv)
+    folds = counted(len(cv.scores_), "fold")
+    if cv.one_standard_error and cv.best_k_ != cv.k_:
+        rule = f"the smallest k whose score is within one standard error of the best (k = {cv.best_k_})"
+    elif cv.one_standard_error:
+        rule = "the best score; no smaller k is within one standard error of it"
+    else:
+        rule = "the best score"
+    sentence = f"Cross-validation with {folds} chose k = {cv.k_}: {rule}."
+    own = getattr(fit.model, "k_", None)
+    if own is not None and own != cv.k_:
+        sentence += f" This model has k = {own}."
+    caption = f"Score ({score}) on rows left out: the mean over {folds}, with one standard error. Dotted: the k chosen."
+
+    def draw() -> Any:
+        ax = _untitled(cv.plot(new_axes(size=SIZE)))
+        ax.set_ylabel("minus the held-out loss" if cv.scoring is None else "score")
+        return ax
+
+    rows = [
+        [f"{k}", number(mean, 5), number(error, 2)]
+        for k, mean, error in zip(cv.ks_, cv.mean_score_, cv.standard_error_, strict=True)
+    ]
+    head = ["k", "Mean score", "Standard error"]
+    return Curves(sentence, [Sketch(draw, "Score on rows left out, against k", caption)], head, rows)
+
+
+def of_search(fit: Fit) -> Curves | None:
+    """The objective against passes over the data; None for a model that was read from a file."""
+    histories = [history for history in fit.each("history_") if np.isfinite(history.objective).any()]
+    if not histories or not hasattr(fit.model, "n_rows_"):
+        return None
+    passes = max(float(history.gradients[-1]) for history in histories) / fit.model.n_rows_
+    seconds = sum(float(history.seconds[-1]) for history in histories)
+    sentence = f"The search made {number(passes, 3)} passes over the data in {number(seconds, 2)} seconds."
+    caption = "The objective (mean loss and ridge) after every stage of the search."
+    several = " for each output" if len(histories) > 1 else ""
+
+    def draw() -> Any:
+        ax = _untitled(fit.model.plot_convergence(new_axes(size=SIZE)))
+        if len(histories) > 1:
+            legend_beside(ax, ax.lines, fit.outputs)
+        return ax
+
+    return Curves(sentence, [Sketch(draw, f"Objective against passes{several}", caption)], [], [])
+
+
+def _criteria(path: Path) -> Any:
+    ax, lines = new_axes(size=SIZE), []
+    names = {"AIC": path.aic, "BIC": path.bic, "extended BIC": path.ebic}
+    for place, values in enumerate(names.values()):
+        style = line_style(place)
+        lines += ax.plot(path.k, values, marker=".", **style)
+        least = int(np.argmin(values))
+        ax.plot(path.k[least], values[least], "o", color=style["color"], markersize=6)
+    ax.axvline(path.best().k_, color=BLACK, linewidth=1, linestyle=":")
+    ax.set(xlabel="k", ylabel="criterion")
+    whole_numbers(ax)
+    legend_beside(ax, lines, list(names))
+    return ax
+
+
+def _loss(path: Path) -> Any:
+    ax = new_axes(size=SIZE)
+    ax.plot(path.k, path.loss, marker=".", color=BLUE)
+    ax.set(xlabel="k", ylabel="mean training loss")
+    whole_numbers(ax)
+    return ax
+
+
+def _untitled(ax: Any) -> Any:
+    ax.set_title("")  # the words beneath the picture say it
+    return ax
+
+
+def _scoring(cv: Any) -> str:
+    if cv.scoring is None:
+        return "minus the held-out loss"
+    return visible(cv.scoring if isinstance(cv.scoring, str) else getattr(cv.scoring, "__name__", "a scorer of its own"))
