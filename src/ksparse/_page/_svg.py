@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SETTINGS, SKY, YELLOW, as_svg
+from ._template import visible
 
 # variables of the page's style sheet, by the colours that matplotlib writes
 COLOURS = {
@@ -58,7 +59,7 @@ def _take_legend(ax: Any) -> list[Key]:
     keys = []
     for text, line in zip(legend.get_texts(), legend.legend_handles, strict=True):
         colour = f"var(--{COLOURS[str(line.get_color())]})"
-        keys.append(Key(text.get_text().replace(r"\$", "$").strip(), colour, dashes[line.get_linestyle()]))
+        keys.append(Key(visible(text.get_text().replace(r"\$", "$").strip()), colour, dashes[line.get_linestyle()]))
     legend.remove()
     return keys
 

@@ -8,14 +8,13 @@ import numpy as np
 
 from .._page import visible
 from .._style import BLACK, BLUE, new_axes
-from ..estimators._pictures import legend_beside, line_style, whole_numbers
+from ..estimators._pictures import NAMED, legend_beside, line_style, whole_numbers
+from ..estimators._summary import feature_names
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path
 from ._figures import SIZE, Sketch
 from ._fit import Fit
 from ._words import counted, number
-
-LINES = 60  # coefficients in a picture; more are a tangle
 
 
 class Curves(NamedTuple):
@@ -33,19 +32,17 @@ def of_path(fit: Fit, path: Any) -> Curves:
         raise ValueError(f"path must be what k_path gives, got {type(path).__name__}")
     chosen = int(path.best().k_)
     own = getattr(fit.model, "k_", None)
-    sentence = f"The extended BIC, which also counts how many choices there were, is smallest at k = {chosen}."
+    sentence = f"The extended BIC, which also counts how many choices there were, is smallest at k = {chosen}."
     if own is not None and own != chosen:
-        sentence += f" This model has k = {own}."
+        sentence += f" This model has k = {own}."
     sketches = [
         Sketch(lambda: _criteria(path), "Information criteria against k", "Information criteria: the smallest is the best."),
         Sketch(lambda: _loss(path), "Training loss against k", "The loss on the rows of the fit, which always falls with k."),
     ]  # fmt: skip
-    tangle = int(np.count_nonzero(path.coefs.any(axis=0)))
-    if tangle <= LINES:
-        caption = "What one standard deviation of each feature does, against k. Dotted: the smallest extended BIC."
-        sketches.append(Sketch(lambda: _untitled(path.plot(new_axes(size=SIZE))), "Coefficients against k", caption))
-    else:
-        sentence += f" Its {tangle} coefficients are too many for a picture."
+    over = ", over all outputs (root of the sum of squares)" if len(fit.outputs) > 1 else ""
+    caption = f"What one standard deviation of each feature does{over}, against k. Dotted: the smallest extended BIC."
+    draw = _sizes if len(fit.outputs) > 1 else lambda path: _untitled(path.plot(new_axes(size=SIZE)))
+    sketches.append(Sketch(lambda: draw(path), "Coefficients against k", caption))
     columns = (path.k, path.loss, path.aic, path.bic, path.ebic)
     rows = [[f"{k}", *(number(value, 5) for value in values)] for k, *values in zip(*columns, strict=True)]
     return Curves(sentence, sketches, ["k", "Training loss", "AIC", "BIC", "Extended BIC"], rows)
@@ -58,15 +55,15 @@ def of_cv(fit: Fit, cv: Any) -> Curves:
     score = _scoring(cv)
     folds = counted(len(cv.scores_), "fold")
     if cv.one_standard_error and cv.best_k_ != cv.k_:
-        rule = f"the smallest k whose score is within one standard error of the best (k = {cv.best_k_})"
+        rule = f"the smallest k whose score is within one standard error of the best (k = {cv.best_k_})"
     elif cv.one_standard_error:
         rule = "the best score; no smaller k is within one standard error of it"
     else:
         rule = "the best score"
-    sentence = f"Cross-validation with {folds} chose k = {cv.k_}: {rule}."
+    sentence = f"Cross-validation with {folds} chose k = {cv.k_}: {rule}."
     own = getattr(fit.model, "k_", None)
     if own is not None and own != cv.k_:
-        sentence += f" This model has k = {own}."
+        sentence += f" This model has k = {own}."
     caption = f"Score ({score}) on rows left out: the mean over {folds}, with one standard error. Dotted: the k chosen."
 
     def draw() -> Any:
@@ -89,7 +86,7 @@ def of_search(fit: Fit) -> Curves | None:
         return None
     passes = max(float(history.gradients[-1]) for history in histories) / fit.model.n_rows_
     seconds = sum(float(history.seconds[-1]) for history in histories)
-    sentence = f"The search made {number(passes, 3)} passes over the data in {number(seconds, 2)} seconds."
+    sentence = f"after {number(passes, 3)} passes over the data and {number(seconds, 2)} seconds"
     caption = "The objective (mean loss and ridge) after every stage of the search."
     several = " for each output" if len(histories) > 1 else ""
 
@@ -114,6 +111,20 @@ def _criteria(path: Path) -> Any:
     ax.set(xlabel="k", ylabel="criterion")
     whole_numbers(ax)
     legend_beside(ax, lines, list(names))
+    return ax
+
+
+def _sizes(path: Path) -> Any:
+    """Of every feature the size of its effects on all outputs: a line each would be a tangle."""
+    ax, names = new_axes(size=SIZE), feature_names(path.best())
+    size = np.array([np.linalg.norm(model.coef_ * model.scale_, axis=0) for model in path.models])
+    used = np.flatnonzero(size.any(axis=0))
+    order = used[np.argsort(-size[:, used].max(axis=0), kind="stable")]
+    lines = [ax.plot(path.k, size[:, j], marker=".", **line_style(place))[0] for place, j in enumerate(order)]
+    ax.axvline(path.best().k_, color=BLACK, linewidth=1, linestyle=":")
+    ax.set(xlabel="k", ylabel="size of the effects")
+    whole_numbers(ax)
+    legend_beside(ax, lines[:NAMED], [names[j] for j in order[:NAMED]])
     return ax
 
 

@@ -11,7 +11,7 @@ from ._words import number, signed, times
 
 SHOWN = 25  # features of an output that stand in sight, and terms of a formula; the rest folds away
 MOST = 500  # rows on a page
-ACROSS = 8  # outputs for which there is room beside each other
+ACROSS = 12  # outputs for which there is room beside each other
 
 
 class Row(NamedTuple):

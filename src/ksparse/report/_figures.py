@@ -38,11 +38,12 @@ class Reliability(NamedTuple):
 
 
 def reliability_bins(chance: Array, happened: NDArray[np.bool_]) -> Reliability:
-    """Ten bins of equal width; those without rows are left out."""
-    place = np.minimum((chance * BINS).astype(int), BINS - 1)
-    count = np.bincount(place, minlength=BINS)
+    """Bins of equal width, the fewer the fewer rows; those without rows are left out."""
+    bins = min(BINS, max(4, len(chance) // 20))
+    place = np.minimum((chance * bins).astype(int), bins - 1)
+    count = np.bincount(place, minlength=bins)
     some = count > 0
-    mean, hits = (np.bincount(place, values, BINS)[some] / count[some] for values in (chance, happened.astype(float)))
+    mean, hits = (np.bincount(place, values, bins)[some] / count[some] for values in (chance, happened.astype(float)))
     return Reliability(mean, hits, count[some], count)
 
 
@@ -56,7 +57,8 @@ def reliability(bins: Reliability) -> Any:
     top.errorbar(bins.chance, bins.share, ends, color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.3)
     top.set(xlim=(-0.02, 1.02), ylim=(-0.04, 1.04), ylabel="share that came true")
     top.tick_params(labelbottom=False)
-    below.bar((np.arange(BINS) + 0.5) / BINS, bins.histogram, 0.9 / BINS, color=BLUE)
+    number = len(bins.histogram)
+    below.bar((np.arange(number) + 0.5) / number, bins.histogram, 0.9 / number, color=BLUE)
     below.set(xlim=(-0.02, 1.02), xlabel="predicted probability", ylabel="rows")
     below.yaxis.get_major_locator().set_params(nbins=2, integer=True)
     _commas(below.yaxis)
@@ -108,7 +110,7 @@ def residuals(drawn: Cloud) -> Any:
     """Residuals against predictions: points, or cells where there are many."""
     ax = new_axes(size=SIZE)
     if drawn.x.size <= POINTS:
-        ax.plot(drawn.x, drawn.y, ".", color=BLUE, markersize=4, alpha=0.5, markeredgewidth=0)
+        ax.plot(drawn.x, drawn.y, "o", color=BLUE, markersize=3.2, alpha=0.65, markeredgewidth=0)
     elif drawn.x.size:
         _draw_cells(ax, drawn.x, drawn.y)
     ax.axhline(0.0, color=BLACK, linewidth=1, linestyle=":")

@@ -63,11 +63,8 @@ def _tiles(fit: Fit, quality: Quality | None) -> list[Tile]:
     tiles = []
     if quality is not None:
         rows = counted(quality.rows, "held-out row")
-        name, measures = quality.measures[0]
-        of = f" of {_short(name, 24)}" if name else ""
-        first, second, *_ = measures
-        tiles.append(Tile(f"{first.name}{of} on {rows}", first.value, f"{first.baseline} for {quality.guess}"))
-        tiles.append(Tile(f"{second.name}{of}", second.value, f"{second.baseline} for that guess"))
+        for measure, name, guess in zip(quality.lead, (f" on {rows}", ""), (quality.guess, "the same guess"), strict=False):
+            tiles.append(Tile(f"{measure.name}{name}", measure.value, f"{guess}: {measure.baseline}"))
     kept = "group" if hasattr(fit.model, "groups_") else "feature"
     used = len(fit.model.groups_) if kept == "group" else fit.chosen
     tiles.append(Tile(f"{kept.capitalize()}s used", str(used), f"of {fit.columns:,} columns"))

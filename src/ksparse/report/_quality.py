@@ -34,10 +34,11 @@ class Confusion(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """What held-out rows say; `measures` by output, the first of them leads."""
+    """What held-out rows say: the two measures that lead, and all of them by output."""
 
     rows: int
     guess: str  # the constant that is the baseline
+    lead: list[Measure]
     measures: list[tuple[str, list[Measure]]]
     better: bool
     sentences: list[str]
@@ -66,7 +67,7 @@ def _judge_classes(fit: Fit, index: NDArray[np.int64], z: NDArray[np.float64]) -
     low, high = (float(end) for end in wilson(right.sum(), n))
     accuracy = Measure(
         "Accuracy", percent(right.mean()), percent(counts[most] / n),
-        f"share of rows whose class is predicted; with so many rows the truth lies between {percent(low)} and {percent(high)}",
+        f"share of rows predicted right (95 % interval: {percent(low)} to {percent(high)})",
     )  # fmt: skip
     measures = [accuracy]
     area = _area(index[met], z[met], len(classes))
@@ -85,7 +86,7 @@ def _judge_classes(fit: Fit, index: NDArray[np.int64], z: NDArray[np.float64]) -
         lost = counted(int((~met).sum()), "row")
         sentences.append(f"{lost} of classes that the fit never met count as wrong, and only in the accuracy.")
     return Quality(
-        n, f"always {classes[most]}", [("", measures)], bool(right.mean() > counts[most] / n), sentences, sketches,
+        n, f"always saying {classes[most]}", measures[:2], [("", measures)], bool(right.mean() > counts[most] / n), sentences, sketches,
         _confusion(classes, index[met], said[met]),
     )  # fmt: skip
 
@@ -164,15 +165,24 @@ def _judge_numbers(fit: Fit, y: NDArray[np.float64], z: NDArray[np.float64]) -> 
             Measure("MAE", number(np.abs(residual).mean(), 3), number(np.abs(spread).mean(), 3), "mean absolute error"),
         ]))  # fmt: skip
         if c < PANELS:
-            sketches += _of_residuals(fit, name, guess, residual)
+            sketches += _of_residuals(fit, name, guess, residual)[: 2 if len(fit.outputs) == 1 else 1]
     if len(fit.outputs) == 1:
         half, most = np.quantile(np.abs(y - z), [0.5, 0.9], method="inverted_cdf")
         sentences.append(f"Half of the predictions are within ±{number(half, 3)} of the truth, nine in ten within ±{number(most, 3)}.")
     elif len(fit.outputs) > PANELS:
         sentences.append(f"Pictures are of the first {PANELS} targets.")
-    guess_words = f"always the mean, {number(y[:, 0].mean())}" if len(fit.outputs) == 1 else "always the mean of each target"
-    better = bool(np.nanmean(explained) > 0) if np.isfinite(explained).any() else True
-    return Quality(n, guess_words, measures, better, sentences, sketches, None)
+    words, lead, mean = f"always saying the mean ({number(y[:, 0].mean())})", measures[0][1][:2], _mean(explained)
+    if len(fit.outputs) > 1:
+        words = "always saying the mean of each target"
+        names = [f"{what} R² of {counted(len(fit.outputs), 'target')}" for what in ("Mean", "Least")]
+        lead = [Measure(name, number(value, 3), "0", "") for name, value in zip(names, (mean, min(explained)), strict=True)]
+    return Quality(n, words, lead, measures, not mean <= 0, sentences, sketches, None)
+
+
+def _mean(shares: list[float]) -> float:
+    """Of those that can be told; NaN if none can."""
+    known = [share for share in shares if not np.isnan(share)]
+    return float(np.mean(known)) if known else np.nan
 
 
 def _of_residuals(fit: Fit, name: str, guess: NDArray[np.float64], residual: NDArray[np.float64]) -> list[Sketch]:
@@ -214,8 +224,8 @@ def _judge_counts(fit: Fit, y: NDArray[np.float64], z: NDArray[np.float64]) -> Q
             "diagonal both are the same. Bars: two standard errors."
         )
         sketches = [Sketch(lambda: _figures.predicted_observed(groups), "Predicted against observed counts", caption)]
-    better = bool(share > 0) if np.isfinite(share) else not np.isneginf(share)
-    return Quality(len(y), f"always the mean, {number(y.mean())}", [("", measures)], better, sentences, sketches, None)
+    guess = f"always saying the mean ({number(y.mean())})"
+    return Quality(len(y), guess, measures[:2], [("", measures)], not share <= 0, sentences, sketches, None)
 
 
 def _deviance(y: NDArray[np.float64], z: NDArray[np.float64]) -> float:

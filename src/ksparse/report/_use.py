@@ -8,12 +8,16 @@ from typing import NamedTuple
 
 from ._fit import Fit
 
+NAMED = 25  # columns
+
 
 class Use(NamedTuple):
     python: str
     sklearn: str  # nothing where scikit-learn has no such model
     command: str
     saved: bool
+    needs: list[str]  # columns that matter
+    more: int  # of them than are named
 
 
 def use(fit: Fit, model_file: str | Path | None) -> Use:
@@ -30,11 +34,12 @@ def use(fit: Fit, model_file: str | Path | None) -> Use:
     plain = (fit.model.loss in ("squared", "huber")) if not fit.is_classifier else (
         fit.has_probabilities and fit.kind != "ovr"
     )  # fmt: skip
-    sklearn = "plain = model.to_sklearn()  # one of scikit-learn’s own\nplain.predict(X)" if plain else ""
+    sklearn = "plain = model.to_sklearn()\nplain.predict(X)" if plain else ""
     suffix = "".join(Path(fit.data).suffixes[-2:]) if len(fit.data) < 200 else ""
     rows = f"new-rows{suffix}" if suffix and suffix.replace(".", "").isalnum() else "DATA"
     command = f"ksparse predict {_shell(file)} {rows} --out predictions.csv"
-    return Use("\n".join(python), sklearn, command, model_file is not None)
+    names = [fit.features[j] for j in fit.model.support_] if fit.chosen < fit.columns else []
+    return Use("\n".join(python), sklearn, command, model_file is not None, names[:NAMED], len(names[NAMED:]))
 
 
 def _shell(file: str) -> str:

@@ -29,15 +29,16 @@ class End(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """A certificate, in words."""
+    """A certificate, in words; `holds` is what every one of its verdict says, `numbers` are its own."""
 
     output: str
     verdict: str
     holds: list[str]
+    numbers: list[str]
 
 
 def ends(fit: Fit) -> tuple[str, list[End]]:
-    """One sentence on how the search ended, and those ends that need a remedy; no sentence if it is not known."""
+    """How the search ended, and those ends that need a remedy; nothing if it is not known."""
     known = fit.each("status_")
     if not known:
         return "", []
@@ -49,17 +50,17 @@ def ends(fit: Fit) -> tuple[str, list[End]]:
         if status != "converged"
     ]  # fmt: skip
     if not bad:
-        return "The search converged.", []
+        return "The search converged", []
     if len(known) == 1:
-        return f"The search did not finish: {ENDS[str(known[0])]}.", bad
-    return f"The search did not finish for {len(bad)} of {counted(len(known), 'output')}.", bad
+        return f"The search did not finish: {ENDS[str(known[0])]}", bad
+    return f"The search did not finish for {len(bad)} of {counted(len(known), 'output')}", bad
 
 
 def proofs(fit: Fit) -> list[Proof]:
     """What is certain of every output; nothing for a model that was read from a file."""
     known = fit.each("certificate_")
-    names = fit.outputs if len(known) > 1 else [""]
-    return [Proof(name, c.verdict, _holds(c)) for name, c in zip(names, known, strict=True)]
+    names = fit.outputs if len(known) > 1 else [""] * len(known)
+    return [Proof(name, c.verdict, _holds(c), _numbers(c)) for name, c in zip(names, known, strict=True)]
 
 
 def summary(fit: Fit) -> str:
@@ -117,9 +118,14 @@ def _holds(certificate: Any) -> list[str]:
             f"The objective can still fall by about {number(certificate.fall, 2)} on these features: the coefficients "
             "are not yet the best ones."
         ],
-    }[certificate.verdict]
+    }
+    return said[certificate.verdict]
+
+
+def _numbers(certificate: Any) -> list[str]:
+    """How the features stand to each other, and what the least of them is worth."""
     if certificate.L <= 0:
-        return said
+        return []
     ratio = certificate.L / certificate.alpha if certificate.alpha > 0 else math.inf
     if ratio < NEAR:
         told = "The features are well told apart: each coefficient means what it says"
@@ -128,7 +134,6 @@ def _holds(certificate: Any) -> list[str]:
     else:
         told = "Some features are nearly combinations of others: their single coefficients say little"
     return [
-        *said,
         f"{told} (curvatures differ by {number(ratio, 2)}).",
         f"Without its least useful feature the objective would rise by about {number(certificate.least_worth, 2)}, from "
         f"{number(certificate.objective)}.",
