@@ -13,15 +13,15 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_jit", "_json", "_source", "_text", "_validate", "_threads", "_whole"},
     {"operators", "losses", "matrix", "result"},
     {"passes"},
     {"problem"},
     {"solvers"},
     {"_minimize", "_progress"},
-    {"_style", "sources", "theory"},
+    {"_page", "_style", "sources", "theory"},
     {"estimators", "sensing"},
-    {"paper"},
+    {"paper", "report"},
     {"_commands"},
     {"cli"},
 ]
@@ -32,6 +32,8 @@ FREE = {
     "_jit": set(),
     "_source": set(),
     "_threads": {"_jit"},
+    "_whole": set(),
+    "_page": {"_style"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
@@ -41,7 +43,9 @@ EXTRA = {
     "cli": {"typer"},
     "sources": {"sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "paper": {"jinja2", "matplotlib", "sklearn"},
+    "_page": {"jinja2", "markupsafe", "matplotlib"},
+    "report": {"matplotlib", "sklearn"},
+    "paper": {"matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 

@@ -9,12 +9,15 @@ import numpy as np
 from .._page import visible
 from .._style import BLACK, BLUE, new_axes
 from ..estimators._pictures import NAMED, legend_beside, line_style, whole_numbers
-from ..estimators._summary import feature_names
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path
 from ._figures import SIZE, Sketch
 from ._fit import Fit
 from ._words import counted, number
+
+POINTS = 600  # marked points in a picture
+LINES = 60
+WIDE = 100_000  # columns: a table of all of them for every k would not fit
 
 
 class Curves(NamedTuple):
@@ -36,13 +39,14 @@ def of_path(fit: Fit, path: Any) -> Curves:
     if own is not None and own != chosen:
         sentence += f" This model has k = {own}."
     sketches = [
-        Sketch(lambda: _criteria(path), "Information criteria against k", "Information criteria: the smallest is the best."),
-        Sketch(lambda: _loss(path), "Training loss against k", "The loss on the rows of the fit, which always falls with k."),
-    ]  # fmt: skip
-    over = ", over all outputs (root of the sum of squares)" if len(fit.outputs) > 1 else ""
-    caption = f"What one standard deviation of each feature does{over}, against k. Dotted: the smallest extended BIC."
-    draw = _sizes if len(fit.outputs) > 1 else lambda path: _untitled(path.plot(new_axes(size=SIZE)))
-    sketches.append(Sketch(lambda: draw(path), "Coefficients against k", caption))
+        Sketch(
+            lambda: _criteria(path), "Information criteria against k", "Information criteria: the smaller the better."
+        ),
+        Sketch(
+            lambda: _loss(path), "Training loss against k", "The loss on the rows of the fit; it falls with k anyway."
+        ),
+    ]
+    sketches.append(_coefficients(fit, path))
     columns = (path.k, path.loss, path.aic, path.bic, path.ebic)
     rows = [[f"{k}", *(number(value, 5) for value in values)] for k, *values in zip(*columns, strict=True)]
     return Curves(sentence, sketches, ["k", "Training loss", "AIC", "BIC", "Extended BIC"], rows)
@@ -92,8 +96,11 @@ def of_search(fit: Fit) -> Curves | None:
 
     def draw() -> Any:
         ax = _untitled(fit.model.plot_convergence(new_axes(size=SIZE)))
-        if len(histories) > 1:
-            legend_beside(ax, ax.lines, fit.outputs)
+        lines = list(ax.lines)
+        for line in lines:
+            _thin(line, len(lines))
+        if len(lines) > 1:
+            legend_beside(ax, lines[:NAMED], fit.outputs[:NAMED])
         return ax
 
     return Curves(sentence, [Sketch(draw, f"Objective against passes{several}", caption)], [], [])
@@ -114,17 +121,28 @@ def _criteria(path: Path) -> Any:
     return ax
 
 
-def _sizes(path: Path) -> Any:
-    """Of every feature the size of its effects on all outputs: a line each would be a tangle."""
-    ax, names = new_axes(size=SIZE), feature_names(path.best())
-    size = np.array([np.linalg.norm(model.coef_ * model.scale_, axis=0) for model in path.models])
-    used = np.flatnonzero(size.any(axis=0))
-    order = used[np.argsort(-size[:, used].max(axis=0), kind="stable")]
-    lines = [ax.plot(path.k, size[:, j], marker=".", **line_style(place))[0] for place, j in enumerate(order)]
+def _coefficients(fit: Fit, path: Path) -> Sketch:
+    """Every coefficient against k, or where that would be a tangle the size of every feature's effects."""
+    used, label = np.unique(np.concatenate(path.supports)), "Coefficients against k"
+    what, dotted = "What one standard deviation of each feature does", "Dotted: the smallest extended BIC."
+    if len(fit.outputs) == 1 and used.size * len(path.k) <= POINTS and fit.columns <= WIDE:
+        return Sketch(lambda: _untitled(path.plot(new_axes(size=SIZE))), label, f"{what}, against k. {dotted}")
+    size = np.array([np.linalg.norm(np.atleast_2d(m.coef_)[:, used] * m.scale_[used], axis=0) for m in path.models])
+    order = np.argsort(-size.max(axis=0), kind="stable")[:LINES]
+    over = " on all outputs (root of the sum of squares)" if len(fit.outputs) > 1 else ""
+    few = f" The {LINES} largest of {used.size}." if used.size > LINES else ""
+    names = [fit.feature(j) for j in used[order[:NAMED]]]
+    return Sketch(lambda: _sizes(path, size[:, order], names), label, f"{what}{over}, as a size.{few} {dotted}")
+
+
+def _sizes(path: Path, size: Any, names: list[str]) -> Any:
+    ax = new_axes(size=SIZE)
+    marker = "." if size.size <= POINTS else ""
+    lines = [ax.plot(path.k, part, marker=marker, **line_style(place))[0] for place, part in enumerate(size.T)]
     ax.axvline(path.best().k_, color=BLACK, linewidth=1, linestyle=":")
     ax.set(xlabel="k", ylabel="size of the effects")
     whole_numbers(ax)
-    legend_beside(ax, lines[:NAMED], [names[j] for j in order[:NAMED]])
+    legend_beside(ax, lines[:NAMED], names)
     return ax
 
 
@@ -136,6 +154,16 @@ def _loss(path: Path) -> Any:
     return ax
 
 
+def _thin(line: Any, lines: int) -> None:
+    """As many points of a line as can be told apart, and marks only where they are few."""
+    x, y = line.get_data()
+    few = np.unique(np.linspace(0, len(x) - 1, min(len(x), max(2, POINTS // lines))).astype(int))
+    if len(few) < len(x):
+        line.set_data(x[few], y[few])
+    if len(x) * lines > POINTS // 4:
+        line.set_marker("")
+
+
 def _untitled(ax: Any) -> Any:
     ax.set_title("")  # the words beneath the picture say it
     return ax
@@ -144,4 +172,6 @@ def _untitled(ax: Any) -> Any:
 def _scoring(cv: Any) -> str:
     if cv.scoring is None:
         return "minus the held-out loss"
-    return visible(cv.scoring if isinstance(cv.scoring, str) else getattr(cv.scoring, "__name__", "a scorer of its own"))
+    return visible(
+        cv.scoring if isinstance(cv.scoring, str) else getattr(cv.scoring, "__name__", "a scorer of its own")
+    )

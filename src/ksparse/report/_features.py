@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._fit import Fit
 from ._words import number, signed, times
 
 SHOWN = 25  # features of an output that stand in sight, and terms of a formula; the rest folds away
 MOST = 500  # rows on a page
+OUTPUTS = 40  # outputs on a page
 ACROSS = 12  # outputs for which there is room beside each other
 
 
@@ -63,12 +65,12 @@ def outputs(fit: Fit) -> list[Output]:
     """Every output with its features."""
     greatest = float(fit.worth.max(initial=0.0)) or 1.0
     room, notes, found = MOST, fit.notes(), []
-    for c, name in enumerate(fit.outputs):
+    for c, name in enumerate(fit.outputs[:OUTPUTS]):
         order = _by_worth(fit.coef[c], fit.worth[c])
         rows = [_row(fit, c, j, greatest, notes.get(j, "")) for j in order[:room]]
         room -= len(rows)
         terms = [
-            Term("−" if fit.coef[c, j] < 0 else "+", number(abs(fit.coef[c, j])), fit.features[j])
+            Term("−" if fit.coef[c, j] < 0 else "+", number(abs(fit.coef[c, j])), fit.feature(j))
             for j in order
             if len(order) <= SHOWN
         ]
@@ -86,10 +88,14 @@ def across(fit: Fit) -> list[Across]:
         return []
     total = fit.worth.sum(axis=0)
     size = np.sign(fit.coef) * np.sqrt(fit.worth)  # the root of the worth is its size, whatever the unit of the column
-    largest, most, notes = float(np.abs(size).max(initial=0.0)) or 1.0, float(total.max(initial=0.0)) or 1.0, fit.notes()
+    largest, most, notes = (
+        float(np.abs(size).max(initial=0.0)) or 1.0,
+        float(total.max(initial=0.0)) or 1.0,
+        fit.notes(),
+    )
     return [
         Across(
-            fit.features[j],
+            fit.feature(j),
             notes.get(j, ""),
             [
                 Cell(number(w, 3) if w else "", float(s) / largest)
@@ -98,12 +104,12 @@ def across(fit: Fit) -> list[Across]:
             number(total[j], 3),
             float(total[j]) / most,
         )
-        for j in _by_worth(fit.coef.any(axis=0), total)[:SHOWN]
+        for j in _by_worth((fit.coef != 0).sum(axis=0), total)[:SHOWN]
     ]
 
 
 def effect_words(fit: Fit) -> str:
-    """What one standard deviation more of a feature does, as the head of a table says it; nothing if it is not known."""
+    """What one standard deviation more of a feature does; nothing if it is not known."""
     if not fit.model.standardize:
         return ""
     if fit.kind == "two" and fit.has_probabilities:
@@ -112,10 +118,11 @@ def effect_words(fit: Fit) -> str:
         return "multiplies the odds by"
     if fit.kind == "counts":
         return f"multiplies the expected {fit.target} by"
-    return f"changes {fit.target} by" if fit.kind == "number" else "changes the prediction by" if fit.kind == "targets" else "changes the score by"
+    changed = {"number": fit.target, "targets": "the prediction"}.get(fit.kind, "the score")
+    return f"changes {changed} by"
 
 
-def _by_worth(weights: np.ndarray, worth: np.ndarray) -> list[int]:
+def _by_worth(weights: NDArray[Any], worth: NDArray[np.float64]) -> list[int]:
     chosen = np.flatnonzero(weights)
     return chosen[np.argsort(-worth[chosen], kind="stable")].tolist()
 
@@ -125,5 +132,5 @@ def _row(fit: Fit, c: int, j: int, greatest: float, note: str) -> Row:
     multiplies = fit.kind == "counts" or (fit.kind in ("two", "ovr") and fit.has_probabilities)
     effect = (times if multiplies else signed)(weight * scale) if fit.model.standardize else ""
     return Row(
-        fit.features[j], note, number(weight), effect, number(scale, 3), number(worth, 3), worth / greatest
+        fit.feature(j), note, number(weight), effect, number(scale, 3), number(worth, 3), worth / greatest
     )  # fmt: skip

@@ -33,7 +33,7 @@ class Reliability(NamedTuple):
 
     chance: Array
     share: Array
-    count: NDArray[np.int64]
+    rows: NDArray[np.int64]
     histogram: NDArray[np.int64]
 
 
@@ -51,7 +51,7 @@ def reliability(bins: Reliability) -> Any:
     """The share that came true against the probability, above a histogram of the probabilities."""
     top, below = new_axes(size=(SIZE[0], 3.7), panels=(2, 1))
     top.get_gridspec().set_height_ratios([3.2, 1])
-    low, high = wilson(bins.share * bins.count, bins.count)
+    low, high = wilson(bins.share * bins.rows, bins.rows)
     top.plot([0, 1], [0, 1], color=BLACK, linewidth=1, linestyle=":")
     ends = [np.maximum(0, bins.share - low), np.maximum(0, high - bins.share)]
     top.errorbar(bins.chance, bins.share, ends, color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.3)
@@ -129,7 +129,9 @@ def _draw_cells(ax: Any, x: Array, y: Array) -> None:
     corners = [[(across[a], up[b]), (across[a + 1], up[b]), (across[a + 1], up[b + 1]), (across[a], up[b + 1])]
                for a, b in zip(i, j, strict=True)]  # fmt: skip
     depth = 0.12 + 0.88 * np.log1p(count[i, j]) / np.log1p(count.max())
-    ax.add_collection(PolyCollection(corners, facecolors=[(*_rgb(BLUE), round(float(a), 2)) for a in depth], linewidths=0))
+    ax.add_collection(
+        PolyCollection(corners, facecolors=[(*_rgb(BLUE), round(float(a), 2)) for a in depth], linewidths=0)
+    )
     ax.set(xlim=(across[0], across[-1]), ylim=(up[0], up[-1]))
 
 
@@ -150,7 +152,7 @@ class Groups(NamedTuple):
     predicted: Array
     observed: Array
     error: Array  # standard error of `observed`
-    count: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
 
 def deciles(predicted: Array, observed: Array, groups: int = BINS) -> Groups:
@@ -168,10 +170,10 @@ def predicted_observed(groups: Groups) -> Any:
     ax = new_axes(size=SIZE)
     ends = np.array([groups.predicted.min(), groups.predicted.max()])
     ax.plot(ends, ends, color=BLACK, linewidth=1, linestyle=":")
-    ax.errorbar(
-        groups.predicted, groups.observed, 2 * groups.error, color=BLUE, marker="o", markersize=4, capsize=2, linewidth=1.3
-    )  # fmt: skip
-    if groups.predicted.min() > 0 and groups.predicted.max() > 30 * groups.predicted.min() and groups.observed.min() > 0:
+    bars: Any = {"color": BLUE, "marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.3}
+    ax.errorbar(groups.predicted, groups.observed, 2 * groups.error, **bars)
+    low, high = groups.predicted[0], groups.predicted[-1]
+    if groups.observed.min() > 0 and high > 30 * low > 0:
         ax.set(xscale="log", yscale="log")
     ax.set(xlabel="mean prediction of the group", ylabel="mean of the group")
     return ax

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._page import visible
 from .._validate import check_count
 from ..estimators._joint import group_labels
-from ..estimators._summary import feature_names
 from ..estimators.classifier import KSparseClassifier
 from ..estimators.regressor import KSparseRegressor
 
@@ -38,7 +38,6 @@ class Fit:
     rows: int
     target: str
     kind: str
-    features: list[str]
     outputs: list[str]
 
     @classmethod
@@ -48,25 +47,23 @@ class Fit:
         check_is_fitted(model)
         kind = _kind(model)
         several = not isinstance(target, str)
-        targets = list(target) if several else [target]
+        targets: list[str] = [target] if isinstance(target, str) else list(target)
         for name, text in [("data", data), *(("target", text) for text in targets)]:
             if not isinstance(text, str):
                 raise ValueError(f"{name} must be a text, got {text!r}")
         outputs = [str(label) for label in model._output_names()]
-        if kind in ("number", "counts"):
-            outputs = targets
-        elif kind == "targets" and several:
+        if kind in ("number", "counts") or (kind == "targets" and several):
             outputs = targets
         if len(outputs) != len(np.atleast_2d(model.coef_)) or (several and kind != "targets" and len(targets) != 1):
             count = len(np.atleast_2d(model.coef_)) if kind == "targets" else 1
             raise ValueError(f"target must be a name, or one a target of the model ({count}), got {target!r}")
         return cls(
             model, visible(data), check_count(rows, "rows"), ", ".join(map(visible, targets)), kind,
-            [visible(name) for name in feature_names(model)], [visible(name) for name in outputs],
+            [visible(name) for name in outputs],
         )  # fmt: skip
 
     # --- shapes that do not depend on how many outputs there are ------------------------------------------------------
-    @property
+    @cached_property
     def coef(self) -> NDArray[np.float64]:
         """(outputs, d)"""
         return np.atleast_2d(self.model.coef_).astype(np.float64)
@@ -98,6 +95,11 @@ class Fit:
     @property
     def columns(self) -> int:
         return int(self.model.n_features_in_)
+
+    def feature(self, j: int) -> str:
+        """The name of a column; there may be millions, of which a few are shown."""
+        names = getattr(self.model, "feature_names_in_", None)
+        return f"x{j}" if names is None else visible(names[j])
 
     def each(self, name: str) -> list[Any]:
         """What the fit noted by this name, a list also where there is one; none after reading from a file."""

@@ -29,7 +29,9 @@ class Headline(NamedTuple):
 def headline(fit: Fit, quality: Quality | None, cv: Any, model_file: Any) -> Headline:
     """The top of the page."""
     features = f"{fit.chosen} of {counted(fit.columns, 'feature')}"
-    return Headline(f"{_short(fit.target)}, from {features}", _lead(fit, quality), _tiles(fit, quality), _facts(fit, cv, model_file))
+    return Headline(
+        f"{_short(fit.target)}, from {features}", _lead(fit, quality), _tiles(fit, quality), _facts(fit, cv, model_file)
+    )
 
 
 def _lead(fit: Fit, quality: Quality | None) -> str:
@@ -46,7 +48,7 @@ def _what(fit: Fit) -> str:
         return f"A linear model of {target}" + (" that outliers do not pull far" if fit.model.loss == "huber" else "")
     model = "A logistic model" if fit.has_probabilities else "A linear classifier"
     classes = [_short(name, 24) for name in fit.classes]
-    shown = f"{classes[0]} or {classes[1]}" if len(classes) == 2 else listed(classes) if len(classes) <= 5 else f"{len(classes)} classes"
+    shown = listed(classes, "or") if len(classes) <= 5 else counted(len(classes), "class", "classes")
     how = {"two": "", "softmax": " (softmax)", "ovr": " (each class against the rest)"}[fit.kind]
     return f"{model}{how} that tells {target}: {shown}"
 
@@ -63,7 +65,9 @@ def _tiles(fit: Fit, quality: Quality | None) -> list[Tile]:
     tiles = []
     if quality is not None:
         rows = counted(quality.rows, "held-out row")
-        for measure, name, guess in zip(quality.lead, (f" on {rows}", ""), (quality.guess, "the same guess"), strict=False):
+        for measure, name, guess in zip(
+            quality.lead, (f" on {rows}", ""), (quality.guess, "the same guess"), strict=False
+        ):
             tiles.append(Tile(f"{measure.name}{name}", measure.value, f"{guess}: {measure.baseline}"))
     kept = "group" if hasattr(fit.model, "groups_") else "feature"
     used = len(fit.model.groups_) if kept == "group" else fit.chosen

@@ -69,7 +69,9 @@ def checked_classes(fit: Fit, held_out: HeldOut) -> tuple[NDArray[np.int64], NDA
     known = {label: number for number, label in enumerate(classes.tolist())}
     index = np.array([known.get(label, -1) for label in y.tolist()], dtype=np.int64)
     if (index < 0).all():
-        raise ValueError(f"held_out.y must hold classes of the model ({classes.tolist()[0]!r}, ...), got {y.tolist()[0]!r}")
+        raise ValueError(
+            f"held_out.y must hold classes of the model ({classes.tolist()[0]!r}, ...), got {y.tolist()[0]!r}"
+        )
     return index, z
 
 

@@ -13,11 +13,13 @@ from .._whole import write_whole
 from ..estimators._summary import CAUTION
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from . import _curves, _features, _verdict
+from ._classes import judge_classes
 from ._figures import Sketch
 from ._fit import Fit
 from ._headline import headline
 from ._held_out import HeldOut
-from ._quality import judge
+from ._numbers import judge_numbers
+from ._quality import Quality
 from ._use import use
 from ._words import DIGITS
 
@@ -45,8 +47,8 @@ def fit_page(
     Parameters
     ----------
     model : KSparseRegressor or KSparseClassifier
-        Fitted, or read from a file (then there is no history and no certificate to show); a fitted KSparseRegressorCV or
-        KSparseClassifierCV is its chosen model and `cv` in one.
+        Fitted, or read from a file (then there is no history and no certificate to show); a fitted KSparseRegressorCV
+        or KSparseClassifierCV is its chosen model and `cv` in one.
     data : str
         What the rows are called, such as the name of their file.
     rows : int
@@ -72,9 +74,8 @@ def fit_page(
     >>> from ksparse.report import HeldOut, fit_page
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = KSparseRegressor(k=3).fit(X[:300], y[:300])
-    >>> page = fit_page(
-    ...     model, data="diabetes.csv", rows=442, target="progression", held_out=HeldOut(y[300:], model.predict(X[300:]))
-    ... )
+    >>> held_out = HeldOut(y[300:], model.predict(X[300:]))
+    >>> page = fit_page(model, data="diabetes.csv", rows=442, target="progression", held_out=held_out)
     >>> "<title>progression, from 3 of 10 features</title>" in page
     True
     """
@@ -85,7 +86,7 @@ def fit_page(
     if model_file is not None and not isinstance(model_file, str | Path):
         raise ValueError(f"model_file must be the name of a file, got {model_file!r}")
     marks = (f"figure{number}" for number in count(1))
-    quality = None if held_out is None else judge(fit, held_out)
+    quality = None if held_out is None else _judge(fit, held_out)
     curves = {
         "cv": None if cv is None else _curves.of_cv(fit, cv),
         "path": None if path is None else _curves.of_path(fit, path),
@@ -114,6 +115,12 @@ def fit_page(
         version=__version__,
     )
     return page.encode("utf-8", "replace").decode("utf-8")  # file names may hold what no page can
+
+
+def _judge(fit: Fit, held_out: HeldOut) -> Quality:
+    if not isinstance(held_out, HeldOut):
+        raise ValueError(f"held_out must be a report.HeldOut(y, prediction), got {type(held_out).__name__}")
+    return (judge_classes if fit.is_classifier else judge_numbers)(fit, held_out)
 
 
 def _draw(sketches: Sequence[Sketch], marks: Iterator[str]) -> list[Shown]:

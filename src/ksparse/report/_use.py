@@ -35,11 +35,19 @@ def use(fit: Fit, model_file: str | Path | None) -> Use:
         fit.has_probabilities and fit.kind != "ovr"
     )  # fmt: skip
     sklearn = "plain = model.to_sklearn()\nplain.predict(X)" if plain else ""
-    suffix = "".join(Path(fit.data).suffixes[-2:]) if len(fit.data) < 200 else ""
+    suffixes = Path(fit.data[-200:]).suffixes
+    suffix = "".join(suffixes[-2:] if suffixes[-1:] in ([".gz"], [".bz2"], [".zst"]) else suffixes[-1:])
     rows = f"new-rows{suffix}" if suffix and suffix.replace(".", "").isalnum() else "DATA"
     command = f"ksparse predict {_shell(file)} {rows} --out predictions.csv"
-    names = [fit.features[j] for j in fit.model.support_] if fit.chosen < fit.columns else []
-    return Use("\n".join(python), sklearn, command, model_file is not None, names[:NAMED], len(names[NAMED:]))
+    names = [fit.feature(j) for j in fit.model.support_[: NAMED + 1]] if fit.chosen < fit.columns else []
+    return Use(
+        "\n".join(python),
+        sklearn,
+        command,
+        model_file is not None,
+        names[:NAMED],
+        fit.chosen - NAMED if len(names) > NAMED else 0,
+    )
 
 
 def _shell(file: str) -> str:

@@ -43,17 +43,18 @@ def ends(fit: Fit) -> tuple[str, list[End]]:
     if not known:
         return "", []
     names = fit.outputs if len(known) > 1 else [""]
-    bad = [
-        End((f"{name}: " if name else "") + ENDS[str(status)] + (f" ({visible(status.message)})" if status.message else ""),
-            visible(status.remedy) if status.remedy else "")
-        for name, status in zip(names, known, strict=True)
-        if status != "converged"
-    ]  # fmt: skip
+    bad = [_end(name, status) for name, status in zip(names, known, strict=True) if status != "converged"]
     if not bad:
         return "The search converged", []
     if len(known) == 1:
         return f"The search did not finish: {ENDS[str(known[0])]}", bad
     return f"The search did not finish for {len(bad)} of {counted(len(known), 'output')}", bad
+
+
+def _end(output: str, status: Any) -> End:
+    words = (f"{output}: " if output else "") + ENDS[str(status)]
+    why = f" ({visible(status.message)})" if status.message else ""
+    return End(words + why, visible(status.remedy) if status.remedy else "")
 
 
 def proofs(fit: Fit) -> list[Proof]:
@@ -80,14 +81,12 @@ def summary(fit: Fit) -> str:
 
 def what_is_not_proven(fit: Fit) -> str:
     """That other sets of features may be better, and how many there are."""
-    chosen, columns = getattr(fit.model, "k_", fit.chosen), fit.columns
-    units = "features"
     if hasattr(fit.model, "groups_"):
-        chosen, units = len(fit.model.groups_), "groups of them"
-        return f"That no other choice of {chosen} {units} is better, only trying all would prove."
-    if not 0 < chosen < columns:
+        return f"That no other choice of {len(fit.model.groups_)} groups is better, only trying all would prove."
+    k, columns = getattr(fit.model, "k_", fit.chosen), fit.columns
+    if not 0 < k < columns:
         return ""
-    return f"That no other set of {chosen} {units} is better, only trying all {_many(columns, chosen)} of them would prove."
+    return f"That no other set of {k} features is better, only trying all {_many(columns, k)} of them would prove."
 
 
 def _many(d: int, k: int) -> str:
@@ -135,6 +134,6 @@ def _numbers(certificate: Any) -> list[str]:
         told = "Some features are nearly combinations of others: their single coefficients say little"
     return [
         f"{told} (curvatures differ by {number(ratio, 2)}).",
-        f"Without its least useful feature the objective would rise by about {number(certificate.least_worth, 2)}, from "
-        f"{number(certificate.objective)}.",
+        f"Without its least useful feature the objective, {number(certificate.objective)}, would rise by about "
+        f"{number(certificate.least_worth, 2)}.",
     ]

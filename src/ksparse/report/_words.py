@@ -46,13 +46,13 @@ def times(exponent: float) -> str:
 
 
 def percent(share: float) -> str:
-    """
+    r"""
     >>> percent(0.9651), percent(1.0), percent(math.nan)
-    ('96.5 %', '100 %', '–')
+    ('96.5\xa0%', '100\xa0%', '–')
     """
     if not math.isfinite(share):
         return number(share)
-    return _trimmed(f"{100 * share:.1f}").replace("-", "−") + " %"
+    return _trimmed(f"{100 * share:.1f}").replace("-", "−") + "\u00a0%"
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -63,12 +63,12 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str], last: str = "and") -> str:
     """
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"], "or")
+    ('a', 'a and b', 'a, b or c')
     """
-    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+    return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
 def _trimmed(text: str) -> str:
