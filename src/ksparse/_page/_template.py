@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -19,13 +20,19 @@ def check_tools() -> None:
 
 def render(package: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
     """The page.html of a package with these values; `styles` in it are the shared ones."""
-    from jinja2 import Environment
     from markupsafe import Markup
+
+    styles = Markup(_read(__package__, "base.css"))
+    return _template(package, tuple(filters.items())).render(styles=styles, **values)
+
+
+@lru_cache(maxsize=4)
+def _template(package: str, filters: tuple[tuple[str, Callable[..., Any]], ...]) -> Any:
+    from jinja2 import Environment
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(filters)
-    styles = Markup(_read(__package__, "base.css"))
-    return environment.from_string(_read(package, "page.html")).render(styles=styles, **values)
+    return environment.from_string(_read(package, "page.html"))
 
 
 def visible(text: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import __version__
-from .._page import Picture, check_tools, draw_picture, render, visible
+from .._page import Picture, check_tools, draw_picture, render
 from .._whole import write_whole
 from ..estimators._summary import CAUTION
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
@@ -95,7 +95,7 @@ def fit_page(
     how, remedies = _verdict.ends(fit)
     page = render(
         __package__,
-        {"visible": visible},
+        {},
         fit=fit,
         top=headline(fit, quality, cv, model_file),
         how=how,
