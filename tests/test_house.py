@@ -13,7 +13,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_dask", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_dask", "_jit", "_json", "_source", "_text", "_validate", "_threads", "_whole"},
     {"operators", "losses", "rows", "result"},
     {"matrix"},
     {"pass_kernels"},
@@ -23,9 +23,9 @@ LAYERS = [
     {"solvers"},
     {"sources"},
     {"_minimize", "_progress"},
-    {"_style", "theory"},
+    {"_page", "_style", "theory"},
     {"estimators", "sensing"},
-    {"paper"},
+    {"paper", "report"},
     {"_commands"},
     {"cli"},
 ]
@@ -37,6 +37,8 @@ FREE = {
     "_jit": set(),
     "_source": set(),
     "_threads": {"_jit"},
+    "_whole": set(),
+    "_page": {"_style"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
@@ -47,7 +49,9 @@ EXTRA = {
     "cli": {"typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "paper": {"jinja2", "matplotlib", "sklearn"},
+    "_page": {"jinja2", "markupsafe", "matplotlib"},
+    "report": {"matplotlib", "sklearn"},
+    "paper": {"matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 
