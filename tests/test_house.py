@@ -13,7 +13,8 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_files", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_checkpoint"},
     {"operators", "losses", "matrix", "result"},
     {"passes"},
     {"problem"},
@@ -26,6 +27,7 @@ LAYERS = [
     {"cli"},
 ]
 FREE = {
+    "_files": set(),
     "_validate": set(),
     "_json": set(),
     "_text": set(),

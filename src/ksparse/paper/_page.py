@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from .._files import write_whole
 from .._progress import duration
 from .._style import as_bytes
-from ..sensing.phase import write_whole
 from ._lab import PRESETS, VERDICTS, Claim, Summary
 
 BOUNDS = "theory"  # of the paper, though no figure of it

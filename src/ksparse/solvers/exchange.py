@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from ..problem import Problem, Slots
 from ..result import Record, Status
 from ._fields import check_fields
+from ._keeping import check_columns
 from ._run import Clock, copy_slots
 from ._support import Array, Fit, Ground, Starts
-from ._tableau import FLAT, enter_all, exchange, resize
+from ._tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
 
 GROWTH = (0.25, 0.5, 1.0, 2.0, 1.0)  # of k: the sizes that a first support goes through
 SIGHS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: by how much it is changed and changed back, in the model
@@ -23,49 +24,6 @@ FINE, COARSE, STEPS = 1e-6, 1e-4, 4  # how precise a trial is: the promise left,
 MOST_SIGHS = 2  # tried on F, where the model is not exact
 RUINED = 3.0  # times the last F: a start above it is not worth much
 SINGLES = 4  # exchanges tried one by one
-
-
-class Model(NamedTuple):
-    """The tableau of a working set."""
-
-    columns: NDArray[np.int64]
-    P: Array
-    u: Array
-    row: Array
-    inside: NDArray[np.bool_]
-    fixed: NDArray[np.bool_]
-    own: Array  # the curvature of each column by itself
-    G: Array
-    b: Array
-
-    @property
-    def tableau(self) -> tuple[Any, ...]:
-        return self[1:7]
-
-    def work(self) -> tuple[Any, ...]:
-        """A tableau to try things on."""
-        return tuple(part.copy() for part in self.tableau)
-
-    def minimiser(self, inside: NDArray[np.bool_]) -> Array:
-        """Of the model, on some of its columns; as long as the working set."""
-        at = np.flatnonzero(inside)
-        v = np.zeros(inside.size)
-        try:
-            v[at] = np.linalg.solve(self.G[np.ix_(at, at)], self.b[at])
-        except np.linalg.LinAlgError:
-            v[at] = np.linalg.lstsq(self.G[np.ix_(at, at)], self.b[at], rcond=1e-13)[0]
-        return v
-
-    def fall(self, u: Array, inside: NDArray[np.bool_]) -> float:
-        """By how much the model at a support, whose minimiser u holds, is below that at its own."""
-        return 0.5 * float(self.b[inside] @ u[inside] - self.b[self.inside] @ self.u[self.inside])
-
-
-class Attempt(NamedTuple):
-    """Columns of a model to try instead of those that are in, and how many were exchanged."""
-
-    inside: NDArray[np.bool_]
-    exchanges: int
 
 
 @dataclass(frozen=True)
@@ -128,10 +86,17 @@ class Exchange:
     def limit(self) -> int:
         return self.stages
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
         if problem.positive or problem.radius < math.inf:
             raise ValueError("Exchange knows no positive=True and no radius; use HTSVRG or PGD for those")
-        return Run(self, problem, slots, clock).records()
+        return Run(self, problem, slots, clock).records(state)
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
@@ -139,17 +104,29 @@ class Exchange:
 
 @dataclass
 class Search:
-    """Where a local search ended, and whether no exchange promised anything there."""
+    """Where a run is: all that its next step depends on."""
 
-    end: Fit | None = None
-    optimal: bool = False
+    fit: Fit
+    sizes: list[int]  # that the support is still to go through before a local search begins
+    best: Fit | None = None  # once there has been one of k columns
+    number: int = 0  # of the breath
+    begun: bool = False  # the local search
+    cap: float = math.inf  # exchanges at once
+    exact: bool = False  # the model of the next step
+    optimal: bool = False  # no exchange promised anything at the best fit
+
+    def ended(self, optimal: bool) -> None:
+        """The local search found nothing more."""
+        if self.best is self.fit:
+            self.optimal = optimal
+        self.begun, self.number = False, self.number + 1
 
 
 class Run:
     """One run: its support now, and the steps that change it."""
 
     def __init__(self, solver: Exchange, problem: Problem, slots: Slots, clock: Clock) -> None:
-        self.solver, self.problem, self.slots = solver, problem, slots
+        self.solver, self.problem, self.slots, self.clock = solver, problem, slots, clock
         self.kept = problem.kept.size
         self.k = slots.x.size - problem.n_kept
         quadratic = getattr(problem.loss, "quadratic", False)
@@ -162,75 +139,128 @@ class Run:
         self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
 
     # --- the course of a run -------------------------------------------------------------------------------------
-    def records(self) -> Iterator[Record]:
+    def records(self, state: dict[str, Any] | None = None) -> Iterator[Record]:
+        if state is None:
+            search = self._begin()
+            yield self._record(search.fit, search.fit.objective)
+        else:
+            search = self._resume(state)
+        last = 0 if self.ground.quadratic else self.solver.breaths
+        while search.number <= last:
+            while search.sizes:
+                self._keep(search)
+                search.fit = self.resized(search.fit, search.sizes[0])
+                del search.sizes[0]
+            if not search.begun:
+                search.cap, search.exact, search.begun = self.widest, False, True
+                if search.best is None or search.fit.objective < search.best.objective:
+                    yield self._better(search)
+            while search.begun:
+                self._keep(search)
+                before = search.fit
+                self.advance(search)
+                if search.fit is not before and (search.best is None or search.fit.objective < search.best.objective):
+                    yield self._better(search)
+            assert search.best is not None
+            search.fit = search.best
+            search.sizes = [self.k + max(1, round(0.5**search.number * self.k)), self.k]
+        best = search.fit
+        best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
+        where = "" if self.ground.quadratic else " that the quadratic model promises"
+        which = (
+            f"of two columns{where} lowers the objective" if search.optimal else "that was tried lowers the objective"
+        )
+        yield self._record(best, best.objective)._replace(
+            status=Status("converged", f"no exchange {which}"), swap_optimal=search.optimal
+        )
+
+    def _begin(self) -> Search:
         start = self.problem.vector(self.slots)
         fit = self.empty
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
             fit = self.ground.newton(columns, Starts([(start[columns], self.problem.constant(self.slots))], []))
-        yield self._record(fit, fit.objective)
-        sizes: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
+        shares: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
         if fit.columns.size - self.kept == self.k:
-            sizes = ()  # a start that is complete
-        for share in sizes:
-            fit = self.resized(fit, max(1, round(share * self.k)))
-        best, optimal = fit, False
-        for number in range(1 if self.ground.quadratic else self.solver.breaths + 1):
-            if number:
-                fit = self.resized(self.resized(best, self.k + max(1, round(0.5**number * self.k))), self.k)
-            search = Search()
-            for better in self.local(fit, search):
-                if better.objective < best.objective or number == 0:
-                    yield self._record(better, best.objective)
-                    best = better
-            if best is search.end:
-                optimal = search.optimal
-        best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
-        where = "" if self.ground.quadratic else " that the quadratic model promises"
-        which = f"of two columns{where} lowers the objective" if optimal else "that was tried lowers the objective"
-        yield self._record(best, best.objective)._replace(
-            status=Status("converged", f"no exchange {which}"), swap_optimal=optimal
-        )
+            shares = ()  # a start that is complete
+        return Search(fit, [max(1, round(share * self.k)) for share in shares])
 
-    def local(self, fit: Fit, search: Search) -> Iterator[Fit]:
-        """Exchange columns while F falls; yields the fit it starts from and every better one, and says in `search` how
-        it ended."""
-        yield fit
-        cap = math.inf if self.ground.quadratic else max(1, self.k // 2)
-        exact = False
-        while True:
-            model = self.model(fit, self.size, exact)
-            least = self.solver.gain * abs(fit.objective)
-            attempts, promising = self._several(model, cap, least), 0
-            if exact and not self.ground.quadratic:
-                singles, promising = self._singles(model, least)
-                attempts += singles
-            better, count = self._first_better(fit, model, attempts)
-            # what the model promises and F does not keep is no exchange that helps
-            optimal = not attempts or 0 < promising <= SINGLES
-            if better is None and (exact or self.ground.quadratic):
-                for attempt in attempts:
-                    if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
-                        model.own[attempt.inside & ~model.inside] = np.inf
-                better, count = self._first_better(fit, model, self._sighs(model, least))
-            if better is not None:
-                fit = better
-                yield fit
-                cap = cap if self.ground.quadratic else min(max(1, self.k // 2), 2 * count)
-                exact = False
-            elif not exact:
-                exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
-            else:
-                search.end, search.optimal = fit, optimal
-                return
+    @property
+    def widest(self) -> float:
+        """How many exchanges a local search may begin with."""
+        return math.inf if self.ground.quadratic else max(1, self.k // 2)
 
+    def advance(self, search: Search) -> None:
+        """Exchange columns once, if F falls; the next model will be exact if not; and if this one was, that is all."""
+        fit, exact, cap = search.fit, search.exact, search.cap
+        model = self.model(fit, self.size, exact)
+        least = self.solver.gain * abs(fit.objective)
+        attempts, promising = self._several(model, cap, least), 0
+        if exact and not self.ground.quadratic:
+            singles, promising = self._singles(model, least)
+            attempts += singles
+        better, count = self._first_better(fit, model, attempts)
+        # what the model promises and F does not keep is no exchange that helps
+        optimal = not attempts or 0 < promising <= SINGLES
+        if better is None and (exact or self.ground.quadratic):
+            for attempt in attempts:
+                if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
+                    model.own[attempt.inside & ~model.inside] = np.inf
+            better, count = self._first_better(fit, model, self._sighs(model, least))
+        if better is not None:
+            search.fit, search.exact = better, False
+            search.cap = cap if self.ground.quadratic else min(self.widest, 2 * count)
+        elif not exact:
+            search.exact, search.cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
+        else:
+            search.ended(optimal)
+
+    def _better(self, search: Search) -> Record:
+        """The fit is the best so far."""
+        before = search.fit if search.best is None else search.best
+        search.best = search.fit
+        return self._record(search.fit, before.objective)
+
+    # --- checkpoints ---------------------------------------------------------------------------------------------
+    def _keep(self, search: Search) -> None:
+        best = None if search.best is None or search.best is search.fit else self._coefficients(search.best)
+        self.clock.keep(
+            fit=self._coefficients(search.fit), best=best, found=search.best is not None,
+            sizes=search.sizes.copy(), number=search.number, begun=search.begun, cap=search.cap, exact=search.exact,
+            optimal=search.optimal, failed=list(self.failed), damping=self.ground.damping,
+            passes=self.ground.passes - self.told,
+        )  # fmt: skip
+
+    def _resume(self, state: dict[str, Any]) -> Search:
+        """The same, but for the last digits: what was seen of the data is computed anew."""
+        self.failed = set(state["failed"])
+        self.ground.passes += state["passes"]
+        fit = self._fit(*state["fit"])
+        best = None
+        if state["found"]:
+            best = fit if state["best"] is None else self._fit(*state["best"])
+        self.ground.damping = state["damping"]
+        names = ("number", "begun", "cap", "exact", "optimal")
+        return Search(fit, state["sizes"], best, **{name: state[name] for name in names})
+
+    def _coefficients(self, fit: Fit) -> tuple[NDArray[np.int64], Array, float, float]:
+        return fit.columns, fit.x, fit.constant, fit.objective
+
+    def _fit(self, columns: NDArray[np.int64], x: Array, constant: float, objective: float) -> Fit:
+        """From its coefficients."""
+        check_columns(self.problem, columns, x)
+        fit = self.ground.newton(columns, Starts([(x, constant)], []), 0)
+        fit.objective = objective
+        return fit
+
+    # --- exchanges -----------------------------------------------------------------------------------------------
     def _several(self, model: Model, cap: float, least: float) -> list[Attempt]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
         made = np.zeros((int(min(cap, 4 * self.size)), 2), np.int64)
         count = exchange(*model.work(), least, len(made), made)
         attempts = []
         while count > 0:
-            attempts.append(_exchanged(model, made[:count]))
+            attempts.append(exchanged(model, made[:count]))
             count = count // 3 if count >= 6 else count // 2
         return attempts
 
@@ -244,7 +274,7 @@ class Run:
         gain = 0.5 * (new**2 / (model.P.diagonal()[enter, np.newaxis] + between**2 * e) - model.u[leave] ** 2 * e)
         pairs = np.argwhere(gain > least)
         best = pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]
-        return [_exchanged(model, [(leave[j], enter[i])]) for i, j in best], len(pairs)
+        return [exchanged(model, [(leave[j], enter[i])]) for i, j in best], len(pairs)
 
     def _sighs(self, model: Model, least: float) -> list[Attempt]:
         """Small breaths inside the model: more columns and back, or fewer and back, then exchanges; what helps most
@@ -372,11 +402,3 @@ class Run:
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
         passes, self.told = self.ground.passes - self.told, self.ground.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))
-
-
-def _exchanged(model: Model, made: Any) -> Attempt:
-    """The model's columns after some exchanges (out, in)."""
-    inside = model.inside.copy()
-    for leave, enter in made:
-        inside[leave], inside[enter] = False, True
-    return Attempt(inside, len(made))

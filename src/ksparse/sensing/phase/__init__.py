@@ -6,6 +6,7 @@ one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_a
 file that survives a kill.
 """
 
+from ..._files import write_whole
 from ._cluster import Cluster, make_pool
 from ._experiment import Experiment, stream
 from ._fit import wilson
@@ -13,7 +14,7 @@ from ._grid import make_grid
 from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
 from ._ledger import Ledger, locked, read_records, set_aside
 from ._parallel import Pool, Workers
-from ._report import write_report, write_whole
+from ._report import write_report
 from ._result import Curve, MinimumN, Phase
 from ._search import minimum_n
 from ._threshold import donoho_tanner
