@@ -193,9 +193,10 @@ class Checkpoint:
         if others:
             raise ValueError(f"checkpoint {self.path} was made by another fit: {'; '.join(others)}; {REMEDY}")
         done = sum(entry.result is not None for entry in self._entries)
-        self.resumed = f"{done} {'run' if done == 1 else 'runs'} done"
+        said = [f"{done} {'run' if done == 1 else 'runs'} done"] if done else []
         if done < len(self._entries):
-            self.resumed += f", run {done + 1} goes on from stage {self._entries[done].stage}"
+            said.append(f"run {done + 1} goes on from stage {self._entries[done].stage}")
+        self.resumed = ", ".join(said) or "nothing was done yet"
 
     def _write(self) -> None:
         began = time.perf_counter()

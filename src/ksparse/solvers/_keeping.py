@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checkpoint import encoded, sums
+from .._checkpoint import Entry, encoded, sums
 from ..problem import Problem, Slots
 from ..result import History, Result, Status
 
@@ -77,7 +77,18 @@ def rebuilt(problem: Problem, like: Slots, column: NDArray[np.int64], x: NDArray
     return problem.place(like.x.size - kept, taken[problem.kept.size :], x[first:], x[0] if first else 0.0)
 
 
-def stored_result(result: Result) -> dict[str, Any]:
+def end_entry(entry: Entry, result: Result, rng: Any = None) -> None:
+    """Note how a run ended, and where it left the random numbers."""
+    stored = {**_stored(result), "rng": rng}
+    if result.status not in ("time limit", "interrupted"):
+        entry.end(stored)
+        return
+    if entry.state is not None:
+        entry.state["free"] = entry.state["seconds"]  # whoever goes on has all of max_time again
+    entry.end_early(stored, result.status == "interrupted")
+
+
+def _stored(result: Result) -> dict[str, Any]:
     """A result as plain data: of x, what is not zero."""
     x = np.ravel(result.x)
     at = np.flatnonzero((x != 0.0) | np.signbit(x))

@@ -23,7 +23,7 @@ from .._jit import kernel
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import History, Progress, Record, Result, Status
-from ._keeping import fingerprint, rebuilt, restored_result, stored_result
+from ._keeping import end_entry, fingerprint, rebuilt, restored_result
 
 PATIENCE = 20  # stages without a new best objective before a run counts as stalled
 UNREDEEMED = 0.05  # the share of the objective that the gradient may still promise at the end
@@ -174,13 +174,7 @@ def run(
             state = standing.restore(entry.state, problem, clock)
         clock.keeper = lambda state: entry.keep(standing.state(state, clock))
         result = _run(solver, problem, k, x0, standing, rng, callback, clock, state)
-        stored = {**stored_result(result), "rng": rng.bit_generator.state}
-        if result.status in ("time limit", "interrupted"):
-            if entry.state is not None:
-                entry.state["free"] = entry.state["seconds"]
-            entry.end_early(stored, result.status == "interrupted")
-        else:
-            entry.end(stored)
+        end_entry(entry, result, rng.bit_generator.state)
     return result
 
 

@@ -15,6 +15,7 @@ from ..result import Record, Status
 from ._fields import check_fields
 from ._keeping import check_columns
 from ._run import Clock, copy_slots
+from ._search import Search, SearchRun
 from ._support import Array, Fit, Ground, Starts
 from ._tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
 
@@ -102,27 +103,7 @@ class Exchange:
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
 
 
-@dataclass
-class Search:
-    """Where a run is: all that its next step depends on."""
-
-    fit: Fit
-    sizes: list[int]  # that the support is still to go through before a local search begins
-    best: Fit | None = None  # once there has been one of k columns
-    number: int = 0  # of the breath
-    begun: bool = False  # the local search
-    cap: float = math.inf  # exchanges at once
-    exact: bool = False  # the model of the next step
-    optimal: bool = False  # no exchange promised anything at the best fit
-
-    def ended(self, optimal: bool) -> None:
-        """The local search found nothing more."""
-        if self.best is self.fit:
-            self.optimal = optimal
-        self.begun, self.number = False, self.number + 1
-
-
-class Run:
+class Run(SearchRun):
     """One run: its support now, and the steps that change it."""
 
     def __init__(self, solver: Exchange, problem: Problem, slots: Slots, clock: Clock) -> None:
@@ -136,45 +117,12 @@ class Run:
         self.ground = Ground(problem, clock.check, self.size + self.k)
         self.failed: set[bytes] = set()  # supports that were tried and no better than what there is
         self.told = 0  # passes that the records have counted
+        self.breaths = 0 if quadratic else solver.breaths
+        self.widest = math.inf if quadratic else max(1, self.k // 2)
         self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
 
     # --- the course of a run -------------------------------------------------------------------------------------
-    def records(self, state: dict[str, Any] | None = None) -> Iterator[Record]:
-        if state is None:
-            search = self._begin()
-            yield self._record(search.fit, search.fit.objective)
-        else:
-            search = self._resume(state)
-        last = 0 if self.ground.quadratic else self.solver.breaths
-        while search.number <= last:
-            while search.sizes:
-                self._keep(search)
-                search.fit = self.resized(search.fit, search.sizes[0])
-                del search.sizes[0]
-            if not search.begun:
-                search.cap, search.exact, search.begun = self.widest, False, True
-                if search.best is None or search.fit.objective < search.best.objective:
-                    yield self._better(search)
-            while search.begun:
-                self._keep(search)
-                before = search.fit
-                self.advance(search)
-                if search.fit is not before and (search.best is None or search.fit.objective < search.best.objective):
-                    yield self._better(search)
-            assert search.best is not None
-            search.fit = search.best
-            search.sizes = [self.k + max(1, round(0.5**search.number * self.k)), self.k]
-        best = search.fit
-        best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
-        where = "" if self.ground.quadratic else " that the quadratic model promises"
-        which = (
-            f"of two columns{where} lowers the objective" if search.optimal else "that was tried lowers the objective"
-        )
-        yield self._record(best, best.objective)._replace(
-            status=Status("converged", f"no exchange {which}"), swap_optimal=search.optimal
-        )
-
-    def _begin(self) -> Search:
+    def begin(self) -> Search:
         start = self.problem.vector(self.slots)
         fit = self.empty
         if start.any():
@@ -185,75 +133,52 @@ class Run:
             shares = ()  # a start that is complete
         return Search(fit, [max(1, round(share * self.k)) for share in shares])
 
-    @property
-    def widest(self) -> float:
-        """How many exchanges a local search may begin with."""
-        return math.inf if self.ground.quadratic else max(1, self.k // 2)
+    def finish(self, search: Search) -> Record:
+        best = search.best
+        best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
+        where = "" if self.ground.quadratic else " that the quadratic model promises"
+        which = (
+            f"of two columns{where} lowers the objective" if search.optimal else "that was tried lowers the objective"
+        )
+        status = Status("converged", f"no exchange {which}")
+        return self.record(best, best.objective)._replace(status=status, swap_optimal=search.optimal)
 
-    def advance(self, search: Search) -> None:
-        """Exchange columns once, if F falls; the next model will be exact if not; and if this one was, that is all."""
-        fit, exact, cap = search.fit, search.exact, search.cap
-        model = self.model(fit, self.size, exact)
-        least = self.solver.gain * abs(fit.objective)
-        attempts, promising = self._several(model, cap, least), 0
-        if exact and not self.ground.quadratic:
-            singles, promising = self._singles(model, least)
-            attempts += singles
-        better, count = self._first_better(fit, model, attempts)
-        # what the model promises and F does not keep is no exchange that helps
-        optimal = not attempts or 0 < promising <= SINGLES
-        if better is None and (exact or self.ground.quadratic):
-            for attempt in attempts:
-                if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
-                    model.own[attempt.inside & ~model.inside] = np.inf
-            better, count = self._first_better(fit, model, self._sighs(model, least))
-        if better is not None:
-            search.fit, search.exact = better, False
-            search.cap = cap if self.ground.quadratic else min(self.widest, 2 * count)
-        elif not exact:
-            search.exact, search.cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
-        else:
-            search.ended(optimal)
-
-    def _better(self, search: Search) -> Record:
-        """The fit is the best so far."""
-        before = search.fit if search.best is None else search.best
-        search.best = search.fit
-        return self._record(search.fit, before.objective)
-
-    # --- checkpoints ---------------------------------------------------------------------------------------------
-    def _keep(self, search: Search) -> None:
-        best = None if search.best is None or search.best is search.fit else self._coefficients(search.best)
-        self.clock.keep(
-            fit=self._coefficients(search.fit), best=best, found=search.best is not None,
-            sizes=search.sizes.copy(), number=search.number, begun=search.begun, cap=search.cap, exact=search.exact,
-            optimal=search.optimal, failed=list(self.failed), damping=self.ground.damping,
-            passes=self.ground.passes - self.told,
-        )  # fmt: skip
-
-    def _resume(self, state: dict[str, Any]) -> Search:
-        """The same, but for the last digits: what was seen of the data is computed anew."""
-        self.failed = set(state["failed"])
-        self.ground.passes += state["passes"]
-        fit = self._fit(*state["fit"])
-        best = None
-        if state["found"]:
-            best = fit if state["best"] is None else self._fit(*state["best"])
-        self.ground.damping = state["damping"]
-        names = ("number", "begun", "cap", "exact", "optimal")
-        return Search(fit, state["sizes"], best, **{name: state[name] for name in names})
-
-    def _coefficients(self, fit: Fit) -> tuple[NDArray[np.int64], Array, float, float]:
-        return fit.columns, fit.x, fit.constant, fit.objective
-
-    def _fit(self, columns: NDArray[np.int64], x: Array, constant: float, objective: float) -> Fit:
-        """From its coefficients."""
+    def rebuilt(self, columns: NDArray[np.int64], x: Array, constant: float, objective: float) -> Fit:
         check_columns(self.problem, columns, x)
         fit = self.ground.newton(columns, Starts([(x, constant)], []), 0)
         fit.objective = objective
         return fit
 
-    # --- exchanges -----------------------------------------------------------------------------------------------
+    def memory(self) -> dict[str, Any]:
+        passes = self.ground.passes - self.told
+        return {"failed": list(self.failed), "damping": self.ground.damping, "passes": passes}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        self.failed, self.ground.damping = set(memory["failed"]), memory["damping"]
+        self.ground.passes += memory["passes"]
+
+    def advance(self, search: Search) -> None:
+        """Exchange columns, as many as lower F."""
+        fit, exact, quadratic = search.fit, search.exact, self.ground.quadratic
+        model = self.model(fit, self.size, exact)
+        least = self.solver.gain * abs(fit.objective)
+        attempts, promising = self._several(model, search.cap, least), 0
+        if exact and not quadratic:
+            singles, promising = self._singles(model, least)
+            attempts += singles
+        better, count = self._first_better(fit, model, attempts)
+        # what the model promises and F does not keep is no exchange that helps
+        optimal = not attempts or 0 < promising <= SINGLES
+        if better is None and (exact or quadratic):
+            for attempt in attempts:
+                if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
+                    model.own[attempt.inside & ~model.inside] = np.inf
+            better, count = self._first_better(fit, model, self._sighs(model, least))
+        if better is None:
+            search.failed(optimal)
+        else:
+            search.took(better, search.cap if quadratic else min(self.widest, 2 * count))
+
     def _several(self, model: Model, cap: float, least: float) -> list[Attempt]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
         made = np.zeros((int(min(cap, 4 * self.size)), 2), np.int64)
@@ -312,7 +237,6 @@ class Run:
         return None, 0
 
     def resized(self, fit: Fit, size: int) -> Fit:
-        """Grow or shrink the support in the model, exchange, and refit."""
         size = min(size, self.problem.d - self.kept)
         model = self.model(fit, max(self.size, 2 * size + self.kept), False)
         resize(*model.tableau, size)
@@ -396,7 +320,7 @@ class Run:
         kept = self.problem.kept
         return np.concatenate([kept, np.setdiff1d(columns, kept)]).astype(np.int64)
 
-    def _record(self, fit: Fit, before: float) -> Record:
+    def record(self, fit: Fit, before: float) -> Record:
         old = self.slots.column[self.problem.n_kept :].copy()
         copy_slots(self.problem.place(self.k, fit.columns[self.kept :], fit.x, fit.constant), self.slots)
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
