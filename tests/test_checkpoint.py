@@ -699,9 +699,9 @@ y = np.where(z > 0, 1.0, -1.0)
 with ksparse.checkpoint(sys.argv[1], {"script": 1}) as saved:
     with open(sys.argv[2], "a") as log:
         print(saved.resumed, file=log)
-    first = minimize(A, z, 8, solver=HTSVRG(tol=0, stages=60, m=40000), random_state=1)
+    first = minimize(A, z, 8, solver=HTSVRG(tol=0, stages=30, m=40000), random_state=1)
     second = minimize(A, y, 8, loss="logistic", solver=Exchange(breaths=4), intercept=True)
-    random = HTSVRG(tol=0, stages=60, m=40000, output="random")
+    random = HTSVRG(tol=0, stages=30, m=40000, output="random")
     third = minimize(A, y, 8, loss="logistic", solver=random, random_state=2)
     found = {"first": first.x, "second": second.x, "third": third.x, "objectives": third.history.objective}
     Path(sys.argv[3]).write_text(json.dumps({name: values.tolist() for name, values in found.items()}))
