@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 MEMORY = 1 << 30  # bytes that work on a source may take
 AHEAD = 1  # blocks read before they are wanted
+BLOCK = 1 << 24  # bytes
 SHARE_OF_BLOCKS, SHARE_OF_SAMPLE, SHARE_OF_COLUMNS = 1 / 4, 1 / 4, 1 / 2  # of that memory
 
 
@@ -83,8 +84,10 @@ class Source:
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block such that those in flight fit their share of the memory."""
-        return max(1, int(self.memory * SHARE_OF_BLOCKS) // ((AHEAD + 3) * self.row_bytes))
+        """Rows of a block: few enough that it stays in the cache until it is used, and that those in flight fit their
+        share of the memory; enough that sums of d numbers are small beside it."""
+        share = int(self.memory * SHARE_OF_BLOCKS) // (AHEAD + 3)
+        return max(1, min(share, max(BLOCK, 128 * self.shape[1])) // self.row_bytes)
 
     @property
     def sample_rows(self) -> int:
@@ -126,16 +129,22 @@ class Source:
 
     def load(self) -> Any:
         """All rows in memory: an array, or a CSR matrix."""
-        parts = list(self.map(_itself))
-        if not self.sparse:
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-        from scipy import sparse
-
-        return sparse.vstack(parts, format="csr")
+        return stacked(list(self.map(_itself)))
 
 
 def _itself(block: Any) -> Any:
     return block.copy()  # a source may use the block's memory again
+
+
+def stacked(blocks: list[Any]) -> Any:
+    """Blocks one below the other."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if not hasattr(blocks[0], "tocsr"):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack(blocks, format="csr")
 
 
 def read_ahead(blocks: Iterator[T]) -> Iterator[tuple[float, T]]:

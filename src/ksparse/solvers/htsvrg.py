@@ -38,7 +38,7 @@ class HTSVRG:
         at 1/(2L) and doubles every stage until one raises the objective: that one is taken back and the step
         halved, to grow by a tenth a stage.
     m : int, optional
-        Steps a stage; 3n by default.
+        Steps a stage; 3n by default, of a source (see `ksparse.sources`) as many as its memory holds rows for.
     stages : int
         At most so many.
     output : "last" or "random"
@@ -98,7 +98,7 @@ class HTSVRG:
         if state is None:
             k = slots.x.size - problem.n_kept
             control = StepControl(self.step, stochastic_step(self.step, problem, k, clock.check))
-            m = 3 * problem.n if self.m is None else self.m
+            m = problem.sample(self.batch_size) if self.m is None else self.m
         else:
             control = StepControl(self.step, state["eta"], state["growth"])
             m, rng.bit_generator.state = state["m"], state["draws"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..problem import Problem, Slots, Stage
+from ..problem import Problem, Slots
 from ..result import Record
 from ._fields import check_fields
 from ._run import Clock
@@ -81,22 +81,18 @@ class StoIHT:
     ) -> Iterator[Record]:
         k = slots.x.size - problem.n_kept
         screen = make_screen(problem, slots.x.size, self.batch_size)
-        steps = max(1, problem.n // self.batch_size)
-        nothing = np.zeros(problem.n)
         if state is None:
+            steps = min(max(1, problem.n // self.batch_size), problem.sample(self.batch_size))
             eta, objective = stochastic_step(self.step, problem, k, clock.check), problem.objective(slots)
             yield Record(objective, 0, 0, 1.0, eta, math.inf)
         else:
-            eta, objective = state["eta"], state["objective"]
+            eta, objective, steps = state["eta"], state["objective"], state["steps"]
             rng.bit_generator.state = state["rng"]
         while True:
-            clock.keep(eta=eta, objective=objective, rng=rng.bit_generator.state)
+            clock.keep(eta=eta, objective=objective, steps=steps, rng=rng.bit_generator.state)
             idx = rng.integers(0, problem.n, size=(steps, self.batch_size))
             # a step of HT-SVRG whose snapshot has slope and gradient zero
-            stage = Stage(
-                0.0, np.zeros(problem.d), 0.0, nothing,
-                problem.rows, problem.y, problem.weight, problem.offset, problem.row_max, idx,
-            )  # fmt: skip
+            stage = problem.drawn(idx)
             clock.steps(stage_steps(problem, stage, slots, screen, eta), steps)
             before, objective = objective, problem.objective(slots)
             screened = 1.0 - int(screen.tally[LOOKS]) / steps
