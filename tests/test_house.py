@@ -13,7 +13,8 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_dask", "_jit", "_json", "_source", "_text", "_validate", "_threads", "_whole"},
+    {"_dask", "_files", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_checkpoint"},
     {"operators", "losses", "rows", "result"},
     {"matrix"},
     {"pass_kernels"},
@@ -31,13 +32,13 @@ LAYERS = [
 ]
 FREE = {
     "_dask": set(),
+    "_files": set(),
     "_validate": set(),
     "_json": set(),
     "_text": set(),
     "_jit": set(),
     "_source": set(),
     "_threads": {"_jit"},
-    "_whole": set(),
     "_page": {"_style"},
     "theory": {"_style"},
 }  # inside a layer

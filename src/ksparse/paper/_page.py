@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from .._files import write_whole
 from .._page import check_tools, describe, render, without_markup
 from .._progress import duration
 from .._style import as_bytes
-from .._whole import write_whole
 from ._lab import PRESETS, VERDICTS, Claim, Summary
 
 BOUNDS = "theory"  # of the paper, though no figure of it

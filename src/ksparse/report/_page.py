@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import __version__
+from .._files import write_whole
 from .._page import Picture, check_tools, draw_picture, render
-from .._whole import write_whole
 from ..estimators._summary import CAUTION
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from . import _curves, _features, _verdict

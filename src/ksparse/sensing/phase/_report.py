@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..._whole import write_whole
+from ..._files import write_whole
 from ._result import Phase
 
 
