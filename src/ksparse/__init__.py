@@ -46,12 +46,13 @@ _HOME = {
     "support_stability": "estimators",
     "load": "estimators",
 }
-_MODULES = ("losses", "sensing", "theory")
+_MODULES = ("losses", "report", "sensing", "theory")
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:
     from . import losses as losses
+    from . import report as report
     from . import sensing as sensing
     from . import theory as theory
     from ._checkpoint import checkpoint as checkpoint

@@ -6,7 +6,6 @@ one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_a
 file that survives a kill.
 """
 
-from ..._files import write_whole
 from ._cluster import Cluster, make_pool
 from ._experiment import Experiment, stream
 from ._fit import wilson
@@ -45,5 +44,4 @@ __all__ = [
     "tell_mended",
     "wilson",
     "write_report",
-    "write_whole",
 ]
