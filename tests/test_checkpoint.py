@@ -183,7 +183,7 @@ def test_rows_that_come_in_blocks(solver, tmp_path, monkeypatch):
 
     exact = 11 if isinstance(solver, Exchange) else 0
     expected = fit()
-    assert resumed_everywhere(fit, tmp_path / "c", monkeypatch, exact) >= 2
+    assert resumed_everywhere(fit, tmp_path / "c", monkeypatch, exact, step=3) >= 2
     assert killed_after(2, fit, tmp_path / "c", monkeypatch)
     with checkpoint(tmp_path / "c"):
         same(fit(memory=2**21), expected, digits=9)  # other blocks: the sums of a pass are rounded otherwise
