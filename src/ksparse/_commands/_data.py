@@ -1,0 +1,129 @@
+"""Reading for `fit` and `path`: in memory if the rows fit there comfortably, else as a source that is read in every pass."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._session import Session
+
+SHARE = 1 / 3  # of the memory: a fit may hold the rows, and a scaled copy
+CLASSES = 20  # labels beyond which they must repeat
+
+
+class Reading(NamedTuple):
+    """The options of reading."""
+
+    data: str
+    target: str | None
+    columns: list[str] | None
+    drop: list[str] | None
+    missing: str
+    weights: str | None
+    format: str | None
+    memory: str
+
+    @property
+    def name(self) -> str:
+        return "the pipe" if self.data == "-" else Path(self.data).name
+
+    def identity(self) -> dict[str, Any]:
+        """What tells these data from others: names, sizes and times of the files, and the options."""
+        top = Path(self.data)
+        files = sorted(path for path in top.rglob("*") if path.is_file()) if top.is_dir() else [top]
+        stats = [(os.path.relpath(path, top.parent), path.stat()) for path in files]
+        return {**self._asdict(), "data": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
+
+
+class Rows(NamedTuple):
+    """What is learnt from."""
+
+    X: Any  # an array or a CSR matrix, or the source
+    y: Any
+    weight: Any
+    source: Any
+    name: str
+
+    @property
+    def streamed(self) -> bool:
+        return self.X is self.source
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.source.names)
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """For `fit`."""
+        return {} if self.weight is None else {"sample_weight": self.weight}
+
+    def said(self) -> str:
+        """One line about the data."""
+        n, d = self.source.shape
+        way = "read in blocks" if self.streamed else "in memory"
+        return f"{self.name}: {n:,} rows, {d:,} columns, {way}"
+
+
+def read(reading: Reading, work: Session) -> Rows:
+    """Open the data, and load what is small."""
+    from ..sources import open_files
+
+    work.begin(f"reading {reading.name}")
+    drop = reading.drop
+    if reading.weights is not None:
+        if reading.data == "-":
+            raise ValueError("--weights reads the data twice, which a pipe does not allow; write it to a file")
+        if reading.weights == reading.target:
+            raise ValueError(f"--weights and --target are both {reading.weights!r}; a target cannot weigh itself")
+        drop = [*(drop or []), reading.weights]
+    source = open_files(
+        reading.data, target=reading.target, columns=reading.columns, drop=drop, missing=reading.missing,
+        format=reading.format, memory=reading.memory,
+    )  # fmt: skip
+    if source.y is None:
+        raise ValueError(f"{reading.name} says no target; name its column with --target")
+    weight = _weights(reading) if reading.weights is not None else None
+    small = source.row_bytes * source.shape[0] <= SHARE * source.memory
+    return Rows(source.load() if small else source, source.y, weight, source, reading.name)
+
+
+def _weights(reading: Reading) -> Any:
+    from ..sources import open_files
+
+    column = open_files(
+        reading.data, target=reading.weights, columns=[], format=reading.format, memory=reading.memory
+    ).y  # fmt: skip
+    if column.dtype.kind not in "fiu" or not (np.isfinite(column).all() and (column >= 0).all() and column.any()):
+        raise ValueError(f"--weights {reading.weights!r} must hold numbers of at least 0, not all zero")
+    return column.astype(np.float64)
+
+
+def loss_for(y: Any, loss: str | None, target: str | None, work: Session) -> str:
+    """The loss that was asked for, or the one that suits the targets."""
+    what = "the target" if target is None else f"the target {target!r}"
+    if y.dtype.kind not in "fiub":
+        labels = np.unique(y)
+        if loss not in (None, "logistic", "squared_hinge"):
+            raise ValueError(f"--loss {loss} needs numbers, but {what} holds texts such as {str(y[0])!r}; leave it out")
+        if labels.size > max(CLASSES, y.size / 2):
+            raise ValueError(f"{what} holds {labels.size:,} different texts in {y.size:,} rows: labels must repeat")
+        return loss or "logistic"
+    if loss is None and np.unique(y[:10_000]).size <= 2 and np.unique(y).size == 2:
+        work.note(f"{what} holds two numbers only: if they are classes, use --loss logistic")
+    return loss or "squared"
+
+
+def kept_columns(keep: list[str] | None, names: list[str]) -> list[int] | None:
+    """The numbers of the columns with these names; the name of a column of categories stands for all of them."""
+    if keep is None:
+        return None
+    found: list[int] = []
+    for name in keep:
+        here = [j for j, column in enumerate(names) if column == name or column.startswith(f"{name}=")]
+        if not here:
+            raise ValueError(f"--keep names the column {name!r}, which is not among the features")
+        found += here
+    return sorted(set(found))
