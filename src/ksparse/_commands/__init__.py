@@ -25,7 +25,7 @@ def errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from None
     except MemoryError:
         print("error: the data do not fit into memory", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Reading for `fit` and `path`: in memory if the rows fit there comfortably, else as a source that is read in every pass."""
+"""Reading for `fit` and `path`: rows that fit the memory comfortably are loaded, others are read in every pass."""
 
 from __future__ import annotations
 

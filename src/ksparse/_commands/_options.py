@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated
 
@@ -29,7 +30,7 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also as .gz or .bz2); - reads a pipe.",
+        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2); - reads a pipe.",
     ),
 ]
 Target = Annotated[
@@ -87,8 +88,8 @@ SolverName = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="auto (exchanges; pgd with --positive), ht-svrg, ht-saga, stoiht, iht, pgd, exchange, grasp, grahtp; for the "
-        "squared loss also niht, htp, cosamp, sp, omp, romp, ompr.",
+        help="auto (exchange; pgd with --positive), ht-svrg, ht-saga, stoiht, iht, pgd, exchange, grasp, grahtp; for "
+        "the squared loss also niht, htp, cosamp, sp, omp, romp, ompr.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -159,7 +160,7 @@ def counts(text: str | None, option: str) -> list[int] | None:
     try:
         if ":" in text:
             start, end, step = ([int(part) for part in text.split(":")] + [1])[: 3 + text.count(":") // 3]
-            found = range(start, end + 1, step)
+            found: Sequence[int] = range(start, end + 1, step)
         else:
             found = [int(part) for part in text.split(",")]
         if not 0 < len(found) <= MANY or min(found) < 1:

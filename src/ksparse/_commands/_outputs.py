@@ -11,8 +11,8 @@ from pathlib import Path
 def check_outputs(data: list[str], **paths: str | None) -> dict[str, Path]:
     """The paths that are given, with links followed.
 
-    Refused are folders, files in folders that are not there, files that may not be written, one file for two things, and
-    what the command reads.
+    Refused are folders, files in folders that are not there, files that may not be written, one file for two things,
+    and what the command reads.
     """
     found: dict[str, Path] = {}
     for option, given in paths.items():

@@ -21,7 +21,9 @@ Write = Callable[[NDArray[Any]], None]
 def check_end(file: Path) -> None:
     """Refuse names that do not say the format, and formats that need a package that is not there."""
     if file.suffix.lower() not in ENDS:
-        raise ValueError(f"--out must end in {', '.join(ENDS)}, or be - for CSV on the standard output, got {file.name!r}")
+        raise ValueError(
+            f"--out must end in {', '.join(ENDS)}, or be - for CSV on the standard output, got {file.name!r}"
+        )
     if file.suffix.lower() == ".parquet":
         from importlib.util import find_spec
 

@@ -38,7 +38,7 @@ HIDDEN = ("features", "intercepts", "encoding")
 
 def _facts(model: Any) -> dict[str, Any]:
     from ._models import feature_rows
-    from .predict import needed_columns
+    from ._predictions import needed_columns
 
     summary = model.summary()
     encoding = getattr(model, "encoding_", None)
@@ -67,4 +67,6 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         text = ", ".join(map(str, value))
         return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(value)} in all)"
-    return f"{value:.6g}" if isinstance(value, float) else {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

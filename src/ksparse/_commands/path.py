@@ -56,7 +56,7 @@ def path(
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
-    """A model for every k, with what helps to choose among them: loss, AIC, BIC, EBIC, and which features come and go."""
+    """A model for every k, with what helps to choose: loss, AIC, BIC, EBIC, and which features come and go."""
     with session(not quiet) as work:
         from ._data import Reading, read
         from ._models import Settings, cross_validated, name_columns, path_around
