@@ -14,12 +14,16 @@ ROOT = Path(ksparse.__file__).parent
 # a module may import from the layers below its own
 LAYERS = [
     {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
-    {"operators", "losses", "matrix", "result"},
+    {"operators", "losses", "rows", "result"},
+    {"matrix"},
+    {"pass_kernels"},
     {"passes"},
+    {"stage"},
     {"problem"},
     {"solvers"},
+    {"sources"},
     {"_minimize", "_progress"},
-    {"_style", "sources", "theory"},
+    {"_style", "theory"},
     {"estimators", "sensing"},
     {"paper"},
     {"_commands"},

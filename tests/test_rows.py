@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 from ksparse import HTSAGA, HTSVRG, PGD, StoIHT, _jit, minimize
-from ksparse.matrix import CSR, as_rows
 from ksparse.problem import Problem
+from ksparse.rows import CSR, as_rows
 
 
 @pytest.fixture(scope="module")

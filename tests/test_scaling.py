@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, joint, minimize
 from ksparse.estimators._scaling import Scaling
-from ksparse.matrix import Scaled
+from ksparse.rows import Scaled
 
 
 def problem(layout, loss, seed=0):

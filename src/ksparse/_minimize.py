@@ -9,11 +9,12 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ._validate import check_choice, check_count, check_generator, check_number
-from .matrix import Scaled
 from .problem import Problem
 from .result import Progress, Result
+from .rows import Scaled
 from .solvers import HTSVRG, SOLVERS
 from .solvers._run import Solver, run
+from .sources import as_source
 
 
 def minimize(
@@ -42,8 +43,9 @@ def minimize(
 
     Parameters
     ----------
-    A : array, sparse matrix or DataFrame of shape (n, d)
-        Its rows are samples.  C-ordered arrays and CSR matrices of float64 or float32 are not copied.
+    A : array, sparse matrix, DataFrame or source of shape (n, d)
+        Its rows are samples.  C-ordered arrays and CSR matrices of float64 or float32 are not copied.  Rows that do not
+        fit into memory come from a source: see `ksparse.sources`.
     y : array of shape (n,)
         Targets; −1 and +1 for the losses "logistic" and "squared_hinge", counts for "poisson".
     k : int
@@ -101,6 +103,7 @@ def minimize(
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
+    A = as_source(A)
     if isinstance(A, Scaled) and not getattr(solver, "reads_scaled", False):
         A = A.copy()
     k = check_count(k, "k")

@@ -126,16 +126,22 @@ class Source:
 
     def load(self) -> Any:
         """All rows in memory: an array, or a CSR matrix."""
-        parts = list(self.map(_itself))
-        if not self.sparse:
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-        from scipy import sparse
-
-        return sparse.vstack(parts, format="csr")
+        return stacked(list(self.map(_itself)))
 
 
 def _itself(block: Any) -> Any:
     return block.copy()  # a source may use the block's memory again
+
+
+def stacked(blocks: list[Any]) -> Any:
+    """Blocks one below the other."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if not hasattr(blocks[0], "tocsr"):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack(blocks, format="csr")
 
 
 def read_ahead(blocks: Iterator[T]) -> Iterator[tuple[float, T]]:

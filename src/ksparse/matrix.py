@@ -1,150 +1,15 @@
-"""Rows of a design matrix, dense or CSR, and the operations on them that kernels are made of.
+"""The operations on rows that kernels are made of: a rule for dense rows and one for CSR, so a kernel is written once.
 
-Dense rows are a plain C-ordered array, sparse ones a `CSR`; every operation has one rule for each, so a kernel
-is written once.  Columns in play live in *slots*: ``index[s]`` is the column of slot s, ``slot_of[j]`` the slot
-of column j or −1, and ``member`` a bitmap of the columns that have a slot (it stays in cache where ``slot_of``
-would not).
+Columns in play live in *slots*: ``index[s]`` is the column of slot s, ``slot_of[j]`` the slot of column j or −1, and
+``member`` a bitmap of the columns that have a slot (it stays in cache where ``slot_of`` would not).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ._jit import FINITE, SUMS, generic
-from ._validate import as_real
-
-CHUNK = 1 << 22  # numbers that are converted to another precision at a time
-
-
-class CSR(NamedTuple):
-    """Sparse rows: row i holds ``data[p]`` at column ``indices[p]`` for ``indptr[i] <= p < indptr[i+1]``.
-
-    The indices are seen as unsigned numbers: compiled code then skips Python's check for negative ones, which halves
-    the time of a sparse product.
-    """
-
-    data: NDArray[Any]
-    indices: NDArray[Any]
-    indptr: NDArray[Any]
-    n_columns: int
-
-
-Rows = np.ndarray | CSR
-
-
-class Scaled(NamedTuple):
-    """A matrix seen in other units, (A − centre)·factor column by column; nothing is copied.
-
-    Solvers that can read it so say ``reads_scaled``; for the others there is a copy.
-    """
-
-    A: Any
-    centre: NDArray[np.float64]  # zeros for a sparse A, and where there is no intercept
-    factor: NDArray[np.float64]
-
-    def copy(self) -> Any:
-        """As a matrix of its own, in A's precision."""
-        if hasattr(self.A, "tocsr"):
-            Z = self.A.tocsr(copy=True)
-            Z.data = Z.data * self.factor[Z.indices].astype(Z.dtype)
-            return Z
-        Z = np.subtract(self.A, self.centre.astype(self.A.dtype), order="C")
-        Z *= self.factor.astype(self.A.dtype)
-        return Z
-
-
-def shape(rows: Rows) -> tuple[int, int]:
-    """Rows and columns."""
-    return (rows.indptr.size - 1, rows.n_columns) if isinstance(rows, CSR) else rows.shape
-
-
-def is_thin(rows: Rows) -> bool:
-    """Whether so few entries are stored that products of columns are best summed row by row, not by BLAS."""
-    return isinstance(rows, CSR) and entries(rows) < 0.2 * rows.n_columns * (rows.indptr.size - 1)
-
-
-def entries(rows: Rows) -> int:
-    """How many numbers are stored."""
-    return rows.data.size if isinstance(rows, CSR) else rows.size
-
-
-def as_rows(A: Any, name: str = "A") -> Rows:
-    """Bring a matrix into one of the two shapes that kernels take.
-
-    C-ordered arrays and canonical CSR matrices of float64 or float32 are used as they are, read-only or not; whatever
-    else there is (Fortran order, other dtypes, CSC, COO, DataFrames) is converted, once.
-    """
-    # every sparse container has both methods; asking this way keeps SciPy out of dense work
-    if hasattr(A, "tocsr") and hasattr(A, "nnz"):
-        return _as_csr(A, name)
-    if hasattr(A, "sparse") and hasattr(A, "dtypes"):  # a DataFrame with sparse columns
-        try:
-            return _as_csr(A.sparse.to_coo(), name)
-        except ValueError as error:
-            raise ValueError(f"{name} is a sparse DataFrame that cannot be converted: {error}") from None
-    array = as_real(A, name)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be a matrix (rows are samples), got shape {array.shape}")
-    return _frozen(_as_float(array))
-
-
-def _as_csr(A: Any, name: str) -> CSR:
-    from scipy import sparse
-
-    if A.ndim != 2:
-        raise ValueError(f"{name} must be a matrix (rows are samples), got shape {A.shape}")
-    A = A.tocsr()
-    # a shell of its own around the same arrays, so that SciPy's checks and repairs leave the caller's object alone
-    try:
-        own = sparse.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
-        own.check_format(full_check=True)
-    except ValueError as error:
-        raise ValueError(f"{name} is not a valid sparse matrix: {error}") from None
-    if not own.has_canonical_format:
-        own = own.copy()
-        own.sum_duplicates()
-    wide = own.indices.dtype == np.int64 or own.indptr.dtype == np.int64
-    signed, unsigned = (np.int64, np.uint64) if wide else (np.int32, np.uint32)
-    return CSR(
-        _frozen(_as_float(as_real(own.data, name))),
-        _frozen(np.ascontiguousarray(own.indices, dtype=signed).view(unsigned)),
-        _frozen(np.ascontiguousarray(own.indptr, dtype=signed).view(unsigned)),
-        int(own.shape[1]),
-    )
-
-
-def _as_float(array: NDArray[Any]) -> NDArray[Any]:
-    """C-ordered float32 or float64, copied only if it is something else."""
-    with np.errstate(over="ignore"):  # a long double too large becomes inf, which is refused later
-        return np.ascontiguousarray(array, dtype=np.float32 if array.dtype == np.float32 else np.float64)
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view: kernels never write to the data, and one compiled type serves writable and read-only arrays."""
-    view = array.view(np.ndarray)
-    view.flags.writeable = False
-    return view
-
-
-def times_rows(block: NDArray[np.float64], rows: Rows, which: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-    """B·A for a dense B, by BLAS or SciPy; of some rows of A only, if `which` is given."""
-    if isinstance(rows, CSR):
-        from scipy import sparse
-
-        signed = [part.view(np.dtype(part.dtype.name[1:])) for part in (rows.indices, rows.indptr)]
-        A = sparse.csr_array((rows.data, *signed), shape=shape(rows))
-        return np.ascontiguousarray(np.asarray((A if which is None else A[which]).T @ block.T).T)
-    if rows.dtype == np.float64:
-        return np.asarray(block @ (rows if which is None else rows[which]))
-    total = np.zeros((block.shape[0], rows.shape[1]))
-    step = max(1, CHUNK // rows.shape[1])  # a few rows in double precision at a time, not a copy of all
-    for low in range(0, block.shape[1], step):
-        part = slice(low, low + step)
-        total += block[:, part] @ rows[part if which is None else which[part]].astype(np.float64)
-    return total
+from .rows import CSR, Rows
 
 
 # --- a row against the slots -----------------------------------------------------------------------------------------

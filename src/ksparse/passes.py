@@ -1,32 +1,28 @@
-"""Passes over the rows: how they are split, and the kernels that go through them."""
+"""Passes over the rows: how they are split, and the kernels that go through them.
+
+A pass over a source is the same pass over each of its blocks, in order.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import inner, kernel
+from ._source import Source, stacked
 from ._threads import ordered_map
-from .losses import curvature, deriv, value, weighted_slope
-from .matrix import (
-    CSR,
-    Rows,
-    add_and_dot_rows,
-    add_moments,
-    add_rows,
-    dot_rows,
-    entries,
-    gather,
-    row_magnitudes,
-    row_max,
-    row_square,
-    take_entries,
-)  # fmt: skip
-from .matrix import shape as shape_of
+from .pass_kernels import add_products, moments, row_norms, take_columns, top_squares
+from .rows import CSR, Rows, as_rows, entries, frozen
+from .rows import shape as shape_of
 
-BLOCK = 1 << 13  # numbers a block of rows holds in a pass: predictions and sums then meet it in cache
+T = TypeVar("T")
+Array = NDArray[np.float64]
+
+CHUNK = 1 << 22  # numbers that are converted to another precision at a time
 PART = 1 << 18  # numbers below which a part of the data is not worth a thread
 MOST_PARTS = 16
 LARGEST = 1e280  # squared norm of a row: sums of squares, and their inverses, must stay floats
@@ -42,30 +38,76 @@ def parts(rows: Rows) -> list[tuple[int, int]]:
     return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-def norms(rows: Rows, kept: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def each(rows: Rows | Source, function: Callable[..., T], *arrays: NDArray[Any]) -> Iterator[T]:
+    """``function(rows, *arrays)``; of a source that of every block with its parts of the arrays, in order."""
+    if isinstance(rows, Source):
+        return rows.map(functools.partial(on_block, function), *arrays)
+    return iter([function(rows, *arrays)])
+
+
+def on_block(function: Callable[..., T], block: Any, *parts: NDArray[Any]) -> T:
+    return function(as_rows(block), *parts)
+
+
+def joined(parts: Iterator[Any]) -> Any:
+    """Arrays (or tuples of them) one behind the other."""
+    every = list(parts)
+    if len(every) == 1:
+        return every[0]
+    if isinstance(every[0], tuple):
+        return tuple(np.concatenate(column) for column in zip(*every, strict=True))
+    return np.concatenate(every)
+
+
+def summed(parts: Iterator[Any]) -> Any:
+    """The sums of tuples of arrays or numbers, in order."""
+    total = list(next(parts))
+    for more in parts:
+        for at, part in enumerate(more):
+            total[at] += part
+    return tuple(total)
+
+
+def membership(columns: NDArray[np.int64], d: int, first: int = 0) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """The slot of every column, or −1, and a bit a column that has one; the slots count from `first`."""
+    slot_of = np.full(d, -1, dtype=np.int32)
+    slot_of[columns] = np.arange(first, first + columns.size, dtype=np.int32)
+    member = np.zeros((d + 63) // 64, dtype=np.uint64)
+    np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
+    return slot_of, member
+
+
+def norms(rows: Rows | Source, kept: NDArray[np.int64]) -> tuple[Array, Array, Array]:
     """(max magnitude outside the kept columns, squared norm, squared norm on the kept columns) of every row."""
+    top, square, kept_square = joined(each(rows, functools.partial(_norms, kept)))
+    if not (square <= LARGEST).all():
+        at = int(np.flatnonzero(~(square <= LARGEST))[0])
+        _explain_infinite(as_rows(take_rows(rows, np.arange(square.size) == at)), at)
+    if max(top.max(), kept_square.max(initial=0.0)) > 0.0 and square.max() < 1.0 / LARGEST:
+        raise ValueError("A must not be so small that the squares of all its entries underflow; rescale it")
+    return top, square, kept_square if kept.size else np.broadcast_to(0.0, square.size)
+
+
+def _norms(kept: NDArray[np.int64], rows: Rows) -> tuple[Array, Array, Array]:
     n, d = shape_of(rows)
     top, square = np.empty(n), np.empty(n)
     kept_square = np.zeros(n if kept.size else 0)
-    slot_of = np.full(d, -1, dtype=np.int32)
-    slot_of[kept] = np.arange(kept.size, dtype=np.int32)
-    member = np.zeros((d + 63) // 64, dtype=np.uint64)
-    np.bitwise_or.at(member, kept >> 6, np.uint64(1) << (kept & 63).astype(np.uint64))
+    slot_of, member = membership(kept, d)
 
     def part(bounds: tuple[int, int]) -> None:
         row_norms(rows, bounds[0], bounds[1], kept, slot_of, member, np.empty(kept.size), top, square, kept_square)
 
     for _ in ordered_map(part, parts(rows)):
         pass
-    if not (square <= LARGEST).all():
-        _explain_infinite(rows, int(np.flatnonzero(~(square <= LARGEST))[0]))
-    if max(top.max(), kept_square.max(initial=0.0)) > 0.0 and square.max() < 1.0 / LARGEST:
-        raise ValueError("A must not be so small that the squares of all its entries underflow; rescale it")
-    return top, square, kept_square if kept.size else np.broadcast_to(0.0, n)
+    return top, square, kept_square
 
 
-def largest_squares(rows: Rows, r: int, kept: NDArray[np.int64]) -> NDArray[np.float64]:
+def largest_squares(rows: Rows | Source, r: int, kept: NDArray[np.int64]) -> Array:
     """‖H_r(a_i)‖² of every row, outside the kept columns."""
+    return joined(each(rows, functools.partial(_largest_squares, r, kept)))
+
+
+def _largest_squares(r: int, kept: NDArray[np.int64], rows: Rows) -> Array:
     n, d = shape_of(rows)
     out = np.empty(n)
     slot_of = np.full(d, -1, dtype=np.int32)
@@ -79,23 +121,125 @@ def largest_squares(rows: Rows, r: int, kept: NDArray[np.int64]) -> NDArray[np.f
     return out
 
 
-def row_sums(
-    rows: Rows, slope: NDArray[np.float64], bend: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def row_sums(rows: Rows | Source, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
     """Σ slope_i·a_i, Σ bend_i·a_i and Σ bend_i·a_i² (entry by entry); without a bend the first alone."""
-    d, both = shape_of(rows)[1], bend.size > 0
+    return summed(each(rows, _row_sums, slope, bend))
 
-    def part(bounds: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+
+def _row_sums(rows: Rows, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
+    d, both = shape_of(rows)[1], bend.size > 0
+    slope, bend = frozen(slope), frozen(bend)  # what has travelled may be read-only: one type
+
+    def part(bounds: tuple[int, int]) -> tuple[Array, Array, Array]:
         sums = np.zeros(d), np.zeros(d if both else 0), np.zeros(d if both else 0)
         moments(rows, bounds[0], bounds[1], slope, bend, *sums)
         return sums
 
-    each = ordered_map(part, parts(rows))
-    total = next(each)
-    for sums in each:
-        for mine, more in zip(total, sums, strict=True):
-            mine += more
+    return summed(ordered_map(part, parts(rows)))
+
+
+def times_rows(block: Array, rows: Rows | Source, which: NDArray[np.int64] | None = None) -> Array:
+    """B·A for a dense B, by BLAS or SciPy; of some rows of A only, if `which` is given."""
+    if isinstance(rows, Source):
+        if which is not None:
+            some, block = block, np.zeros((block.shape[0], rows.shape[0]))
+            block[:, which] = some
+        return summed(each(rows, _times_block, block.T))[0]
+    if isinstance(rows, CSR):
+        A = as_scipy(rows)
+        return np.ascontiguousarray(np.asarray((A if which is None else A[which]).T @ block.T).T)
+    if rows.dtype == np.float64:
+        return np.asarray(block @ (rows if which is None else rows[which]))
+    total = np.zeros((block.shape[0], rows.shape[1]))
+    step = max(1, CHUNK // rows.shape[1])  # a few rows in double precision at a time, not a copy of all
+    for low in range(0, block.shape[1], step):
+        part = slice(low, low + step)
+        total += block[:, part] @ rows[part if which is None else which[part]].astype(np.float64)
     return total
+
+
+def _times_block(rows: Rows, block: Array) -> tuple[Array]:
+    return (times_rows(block.T, rows),)
+
+
+def products(rows: Rows | Source, columns: NDArray[np.int64], bend: Array) -> tuple[Array, Array]:
+    """Σ bend_i·b_i and Σ bend_i·b_i·b_iᵀ for the entries b_i of the rows in some columns; every product of two columns
+    in one of its two places."""
+    return summed(each(rows, functools.partial(_products, columns), bend))
+
+
+def _products(columns: NDArray[np.int64], rows: Rows, bend: Array) -> tuple[Array, Array]:
+    count = columns.size
+    first, total = np.zeros(count), np.zeros((count, count))
+    slot_of, member = membership(columns, shape_of(rows)[1])
+    add_products(
+        rows, columns, slot_of, member, frozen(bend), np.empty(count, np.uint64), np.empty(count), first, total
+    )
+    return first, total
+
+
+def read_columns(rows: Rows | Source, columns: NDArray[np.int64], centre: Array, factor: Array, out: Array) -> None:
+    """out[s, i] = the entry of row i in columns[s], less its centre, times its factor."""
+    if not isinstance(rows, Source):
+        _read_columns(rows, columns, centre, factor, out)
+        return
+    order, low = np.argsort(columns, kind="stable"), 0
+    back = np.argsort(order)
+    for part in rows.map(dense_part, columns=columns[order]):
+        high = low + part.shape[0]
+        _read_columns(as_rows(part), back, centre, factor, out[:, low:high])
+        low = high
+
+
+def _read_columns(rows: Rows, columns: NDArray[np.int64], centre: Array, factor: Array, out: Array) -> None:
+    slot_of, member = membership(columns, shape_of(rows)[1])
+    take_columns(rows, columns, slot_of, member, centre, factor, np.empty(columns.size), out)
+
+
+def dense_columns(A: Any, columns: NDArray[np.int64]) -> NDArray[Any]:
+    """Some columns of a matrix or source as a dense array, a row a row."""
+    if isinstance(A, Source):
+        order = np.argsort(columns, kind="stable")
+        parts = list(A.map(dense_part, columns=np.asarray(columns, dtype=np.int64)[order]))
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts))[:, np.argsort(order)]
+    return dense_part(A[:, columns])
+
+
+def dense_part(block: Any) -> NDArray[Any]:
+    """A copy, for the memory of a block may be used again."""
+    return block.toarray() if hasattr(block, "tocsr") else np.array(block)
+
+
+def column_extremes(A: Any, columns: NDArray[np.int64], centre: Array) -> tuple[Array, NDArray[np.int64]]:
+    """max |a − centre| of some columns of a matrix or source, and how many entries each stores."""
+    if isinstance(A, Source):
+        found = list(A.map(functools.partial(_extremes, centre), columns=columns))
+        return np.max([away for away, _ in found], axis=0), np.sum([count for _, count in found], axis=0)
+    return _extremes(centre, A[:, columns])
+
+
+def _extremes(centre: Array, block: Any) -> tuple[Array, NDArray[np.int64]]:
+    stored = block.getnnz(axis=0) if hasattr(block, "tocsr") else np.full(centre.size, block.shape[0])
+    return np.abs(dense_part(block) - centre).max(axis=0, initial=0.0).astype(np.float64), stored
+
+
+def take_rows(rows: Rows | Source, mask: NDArray[np.bool_]) -> Any:
+    """The rows where the mask is true, as an array or SciPy's CSR matrix."""
+    if isinstance(rows, Source):
+        return stacked(list(rows.map(pick_rows, mask)))
+    return pick_rows(as_scipy(rows) if isinstance(rows, CSR) else rows, mask)
+
+
+def pick_rows(block: Any, mask: NDArray[np.bool_]) -> Any:
+    return block[np.flatnonzero(mask)]
+
+
+def as_scipy(rows: CSR) -> Any:
+    """Sparse rows as SciPy has them; nothing is copied."""
+    from scipy import sparse
+
+    signed = [part.view(np.dtype(part.dtype.name[1:])) for part in (rows.indices, rows.indptr)]
+    return sparse.csr_array((rows.data, *signed), shape=shape_of(rows))
 
 
 def _explain_infinite(rows: Rows, i: int) -> None:
@@ -111,156 +255,3 @@ def _explain_infinite(rows: Rows, i: int) -> None:
     raise ValueError(
         f"A must have rows whose squared norm is a float, but that of row {i} overflows; rescale the columns"
     )
-
-
-# --- kernels ---------------------------------------------------------------------------------------------------------
-@kernel
-def sweep(
-    rows, low, high, block, first, index, x, slot_of, member, full_x, y, weight, offset, loss, scale, slope, total
-):
-    """One pass over the rows low..high: their loss and slopes, and (unless `total` is empty) the sum of
-    scale·slope_i·a_i."""
-    loss_sum = slope_sum = 0.0
-    constant = x[0] if first else 0.0
-    dot_rows(rows, low, min(low + block, high), index, first, x, full_x, slot_of, member, slope)
-    for start in range(low, high, block):
-        stop = min(start + block, high)
-        for i in range(start, stop):
-            z = slope[i] + constant + offset[i]
-            slope[i] = weighted_slope(loss, z, y[i], weight[i])
-            slope_sum += slope[i]
-            if weight[i] > 0.0:  # so that a row of weight zero cannot turn inf into NaN
-                loss_sum += weight[i] * value(loss, z, y[i])
-        after = min(stop + block, high)
-        if total.size:
-            add_and_dot_rows(rows, start, stop, after, index, first, x, full_x, slot_of, member, scale, slope, total)
-        else:
-            dot_rows(rows, stop, after, index, first, x, full_x, slot_of, member, slope)
-    return loss_sum, slope_sum
-
-
-@kernel
-def slot_curvature(rows, first, column, x, slot_of, member, y, weight, offset, loss, a, out):
-    """out[s] = the mean over the rows of w̃ φ''(z) a_is²: the curvature of the data term along each slot."""
-    for i in range(y.size):
-        if weight[i] > 0.0:
-            gather(rows, i, column, first, slot_of, member, a)
-            z = offset[i]
-            for s in range(x.size):
-                z += a[s] * x[s]
-            bend = weight[i] * curvature(loss, z, y[i]) / y.size
-            for s in range(x.size):
-                out[s] += bend * a[s] * a[s]
-
-
-@kernel
-def row_norms(rows, low, high, kept, slot_of, member, buffer, top, square, kept_square):
-    """What `norms` gives, for the rows low..high."""
-    for i in range(low, high):
-        top[i] = row_max(rows, i, slot_of)
-        square[i] = row_square(rows, i)
-        gather(rows, i, kept, 0, slot_of, member, buffer)
-        for s in range(kept.size):
-            kept_square[i] += buffer[s] * buffer[s]
-
-
-@inner
-def select(values, count, r):
-    """The r-th largest of values[:count] (r >= 1), in linear time; reorders the buffer."""
-    low, high, target = 0, count - 1, r - 1
-    while low < high:
-        a, b, c = values[low], values[(low + high) >> 1], values[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if target <= j:
-            high = j
-        elif target >= i:
-            low = i
-        else:
-            break
-    return values[target]
-
-
-@kernel
-def top_squares(rows, low, high, r, slot_of, buffer, out):
-    """out[i] = ‖H_r(a_i)‖² outside the kept columns, for the rows low..high."""
-    for i in range(low, high):
-        count = row_magnitudes(rows, i, slot_of, buffer)
-        if count > r:
-            select(buffer, count, r)  # moves the r largest to the front
-            count = r
-        out[i] = 0.0
-        for j in range(count):
-            out[i] += buffer[j] * buffer[j]
-
-
-@kernel
-def start_curvature(loss, offset, y):
-    """A size for an unbounded φ'' around the start z = offset: |φ''| + |φ'| (for Poisson at least the target)."""
-    out = np.empty(y.size)
-    for i in range(y.size):
-        out[i] = curvature(loss, offset[i], y[i]) + abs(deriv(loss, offset[i], y[i]))
-    return out
-
-
-@kernel
-def curvatures(loss, z, y):
-    """φ''(z_i, y_i) of every row."""
-    out = np.empty(y.size)
-    for i in range(y.size):
-        out[i] = curvature(loss, z[i], y[i])
-    return out
-
-
-@kernel
-def look_at_rows(loss, z, y, weight, slope, bend):
-    """w̃φ' and w̃φ'' of every row at its prediction, and the sum of w̃φ."""
-    total = 0.0
-    for i in range(y.size):
-        slope[i] = bend[i] = 0.0
-        if weight[i] > 0.0:
-            total += weight[i] * value(loss, z[i], y[i])
-            slope[i] = weight[i] * deriv(loss, z[i], y[i])
-            bend[i] = weight[i] * curvature(loss, z[i], y[i])
-    return total
-
-
-@kernel
-def moments(rows, low, high, slope, bend, g, a, q):
-    """`add_moments`; g alone, if a is empty."""
-    if a.size:
-        add_moments(rows, low, high, slope, bend, g, a, q)
-    else:
-        add_rows(rows, low, high, 1.0, slope, g)
-
-
-@kernel
-def add_products(rows, column, slot_of, member, bend, slots, values, first, total):
-    """first += Σ bend_i·b_i and total += Σ bend_i·b_i·b_iᵀ for the entries b_i of row i in some columns; every product
-    of two columns in one of its two places."""
-    for i in range(bend.size):
-        if bend[i] != 0.0:
-            count = take_entries(rows, i, column, slot_of, member, slots, values)
-            for a in range(count):
-                s, t = slots[a], bend[i] * values[a]
-                first[s] += t
-                for b in range(a + 1):
-                    total[s, slots[b]] += t * values[b]
-
-
-@kernel
-def take_columns(rows, column, slot_of, member, centre, factor, a, out):
-    """out[s, i] = the entry of row i in column[s], less its centre, times its factor."""
-    for i in range(out.shape[1]):
-        gather(rows, i, column, 0, slot_of, member, a)
-        for s in range(column.size):
-            out[s, i] = (a[s] - centre[s]) * factor[s]

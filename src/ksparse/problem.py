@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import losses
-from ._threads import ordered_map
+from ._source import Source
 from ._validate import check_flag, check_number, check_vector
-from .matrix import Rows, Scaled, as_rows, entries, reads_whole_rows
-from .matrix import shape as shape_of
 from .operators import hard_threshold, project_ball
-from .passes import BLOCK, largest_squares, norms, parts, slot_curvature, start_curvature, sweep
+from .pass_kernels import start_curvature
+from .passes import largest_squares, membership, norms, parts
+from .rows import Rows, Scaled, as_rows, frozen
+from .rows import shape as shape_of
+from .stage import Point, Stage, gather_stage, point_curvature, source_objective, sweep_rows
 
 
 class Slots(NamedTuple):
@@ -51,29 +53,11 @@ class Limits(NamedTuple):
     kept: int  # the slots that do not compete come first, this many with the intercept
 
 
-class Stage(NamedTuple):
-    """What one pass over the rows gives at a snapshot x̃: all that the steps of a stage need.
-
-    In memory `rows` are all rows and `idx` the draws; elsewhere they are the sampled rows, and `idx` points into them.
-    """
-
-    value: float  # F(x̃)
-    mu: NDArray[np.float64]  # the gradient of the data term on all columns; the ridge is left to the steps
-    mu_ones: float  # the same for the intercept
-    slope: NDArray[np.float64]  # w̃_i φ'(z_i) at z_i = a_i·x̃: the snapshot's part of every later difference
-    rows: Rows
-    y: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    offset: NDArray[np.float64]
-    row_max: NDArray[np.float64]  # max |a_ij| over the columns that compete for the k slots
-    idx: NDArray[np.int64]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """Data, loss and constraints, checked and in shape.  Build one with `Problem.create`."""
 
-    rows: Rows
+    rows: Rows | Source
     y: NDArray[np.float64]
     weight: NDArray[np.float64]
     offset: NDArray[np.float64]
@@ -143,8 +127,13 @@ class Problem:
         return self.first + self.kept.size
 
     @functools.cached_property
-    def _parts(self) -> list[tuple[int, int]]:
-        return parts(self.rows)
+    def _parts(self) -> list[tuple[int, int]] | None:
+        return None if isinstance(self.rows, Source) else parts(self.rows)
+
+    @functools.cached_property
+    def targets(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """y, weight and offset, read-only: a source that has its rows elsewhere sends them there once."""
+        return frozen(self.y), frozen(self.weight), frozen(self.offset)
 
     @property
     def limits(self) -> Limits:
@@ -174,12 +163,7 @@ class Problem:
             columns = np.concatenate([columns, np.flatnonzero(free)[:short]])
         index = np.concatenate([np.zeros(self.first, np.int64), self.kept, columns.astype(np.int64)])
         x = np.concatenate([np.full(self.first, float(intercept)), x, np.zeros(max(0, short))])
-        slot_of = np.full(self.d, -1, dtype=np.int32)
-        slot_of[index[self.first :]] = np.arange(self.first, index.size, dtype=np.int32)
-        member = np.zeros((self.d + 63) // 64, dtype=np.uint64)
-        taken = index[self.first :]
-        np.bitwise_or.at(member, taken >> 6, np.uint64(1) << (taken & 63).astype(np.uint64))
-        return Slots(index, x, slot_of, member)
+        return Slots(index, x, *membership(index[self.first :], self.d, self.first))
 
     def vector(self, slots: Slots) -> NDArray[np.float64]:
         """The iterate as a vector of all columns (the intercept is not among them)."""
@@ -197,18 +181,44 @@ class Problem:
 
         `reuse` is a stage no longer needed, whose arrays may be overwritten.
         """
+        point = self.point(slots)
+        if isinstance(self.rows, Source):
+            stage = gather_stage(point, self.rows, *self.targets, self.row_max, idx, reuse)
+            return stage._replace(value=stage.value + self.ridge(slots))
         mu = np.empty(self.d) if reuse is None else reuse.mu
         slope = np.empty(self.n) if reuse is None else reuse.slope
         mu[:] = 0.0
-        total, mu_ones = self._sweep(slots, slope, mu)
+        total, mu_ones = sweep_rows(point, self.rows, *self.targets, slope, mu, self._parts)
         return Stage(
             total + self.ridge(slots), mu, mu_ones, slope,
             self.rows, self.y, self.weight, self.offset, self.row_max, idx,
         )  # fmt: skip
 
+    def drawn(self, idx: NDArray[np.int64]) -> Stage:
+        """The rows that `idx` draws, as a stage whose snapshot has slope and gradient zero."""
+        if isinstance(self.rows, Source):
+            stage = self.stage(self.slots(1), idx)
+            return stage._replace(value=0.0, mu=np.zeros(self.d), mu_ones=0.0, slope=np.zeros(stage.slope.size))
+        return Stage(
+            0.0, np.zeros(self.d), 0.0, np.zeros(self.n),
+            self.rows, self.y, self.weight, self.offset, self.row_max, idx,
+        )  # fmt: skip
+
+    def point(self, slots: Slots) -> Point:
+        """An iterate as passes need it."""
+        return Point(self.first, slots.column, slots.x, self.d, self.n, self.loss, (slots.slot_of, slots.member))
+
+    def sample(self, batch: int) -> int:
+        """How many steps a stage has by default: 3n, or of a source as many as the rows that fit its memory allow."""
+        steps = 3 * self.n
+        return min(steps, max(1, self.rows.sample_rows // batch)) if isinstance(self.rows, Source) else steps
+
     def objective(self, slots: Slots) -> float:
         """F at an iterate: a pass over its columns only."""
-        total, _ = self._sweep(self._as_stored(slots), np.empty(self.n), np.empty(0))
+        point = self.point(self._as_stored(slots))
+        if isinstance(self.rows, Source):
+            return source_objective(point, self.rows, *self.targets) + self.ridge(slots)
+        total, _ = sweep_rows(point, self.rows, *self.targets, np.empty(self.n), np.empty(0), self._parts)
         return total + self.ridge(slots)
 
     def _as_stored(self, slots: Slots) -> Slots:
@@ -227,32 +237,6 @@ class Problem:
             return 0.0
         with np.errstate(over="ignore"):
             return 0.5 * self.l2 * float(np.sum(slots.x[self.first :] ** 2))
-
-    def _sweep(self, slots: Slots, slope: NDArray[np.float64], mu: NDArray[np.float64]) -> tuple[float, float]:
-        """The mean loss and mean slope; the slopes into `slope` and, unless `mu` is empty, the gradient added to `mu`.
-
-        The parts depend on the data alone and are added in their order: the same bits whatever the number of threads.
-        """
-        rows, parts = self.rows, self._parts
-        full_x = self.vector(slots) if reads_whole_rows(rows, slots.x.size) else np.empty(0)
-        block = max(4, BLOCK // max(1, entries(rows) // self.n) // 4 * 4)
-
-        def part(bounds: tuple[int, int]) -> tuple[float, float, NDArray[np.float64]]:
-            # a single part sums straight into mu; several need sums of their own
-            sums = mu if len(parts) == 1 else np.zeros(mu.size)
-            totals = sweep(
-                rows, bounds[0], bounds[1], block, self.first, *slots, full_x,
-                self.y, self.weight, self.offset, self.loss, 1.0 / self.n, slope, sums,
-            )  # fmt: skip
-            return *totals, sums
-
-        total_loss = total_slope = 0.0
-        for loss_sum, slope_sum, sums in ordered_map(part, parts):
-            total_loss += loss_sum
-            total_slope += slope_sum
-            if sums is not mu:
-                mu += sums
-        return total_loss / self.n, total_slope / self.n
 
     # --- smoothness ----------------------------------------------------------------------------------------------
     def smoothness(self, k: int) -> float:
@@ -310,8 +294,7 @@ class Problem:
         """
         stage = self.stage(slots, np.empty((0, 1), np.int64))
         first, kept, x = self.first, self.n_kept, slots.x
-        bend = np.zeros(x.size)
-        slot_curvature(self.rows, first, *slots, self.y, self.weight, self.offset, self.loss, np.empty(x.size), bend)
+        bend = point_curvature(self.point(slots), self.rows, *self.targets)
         g = np.concatenate([np.full(first, stage.mu_ones), stage.mu[slots.column[first:]]])
         with np.errstate(all="ignore"):  # what overflows promises much
             g[first:] += self.l2 * x[first:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import warnings
 from typing import Any, NamedTuple
@@ -16,17 +17,25 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 
 from .._minimize import minimize
 from .._progress import progress
+from .._source import SHARE_OF_COLUMNS, Source
 from .._validate import check_count, check_flag, check_generator, check_number
 from ..problem import Problem
 from ..result import Result
-from ..solvers import PGD, Exchange
+from ..solvers import HTSVRG, PGD, Exchange
+from ..sources import as_source
 from ._evidence import FitCertificate, examine
 from ._joint import UNFINISHED, dense_columns, group_labels, is_joint, learn_jointly, note_groups, start_from
 from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
 from ._scaling import Scaling
+from ._sources import check_source
 from ._store import save
 from ._summary import Summary
+
+
+def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
+    """Of a block of a source: its product with a matrix."""
+    return np.asarray(block @ matrix)
 
 
 class Learnt(NamedTuple):
@@ -70,6 +79,9 @@ class KSparseEstimator(Shown, BaseEstimator):
 
     # --- fitting -------------------------------------------------------------------------------------------------
     def _check_rows(self, X: Any, y: Any = "no_validation", **settings: Any) -> Any:
+        X = as_source(X)
+        if isinstance(X, Source):
+            return check_source(self, X, y, **settings)
         return validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, **settings
         )
@@ -133,10 +145,14 @@ class KSparseEstimator(Shown, BaseEstimator):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
         return check_number(self.l2, "l2")
 
-    def _solver(self) -> Any:
+    def _solver(self, X: Any) -> Any:
         if self.solver != "auto":
             return self.solver
-        return PGD() if self.positive else Exchange()  # exchanges know no signs
+        if self.positive:  # exchanges know no signs
+            return PGD()
+        if isinstance(X, Source) and Exchange().memory(X.shape, self.k_) > X.memory * SHARE_OF_COLUMNS:
+            return HTSVRG()  # holds a sample of rows instead of columns
+        return Exchange()
 
     def _weights(self, X: Any, sample_weight: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:
@@ -194,7 +210,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = minimize(
-                Z, target, self.k_, loss=self.loss, solver=self._solver(), l2=self.l2_,
+                Z, target, self.k_, loss=self.loss, solver=self._solver(X), l2=self.l2_,
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
                 sample_weight=weight, max_time=self.max_time, random_state=seed, callback=callback,
                 x0=x0,
@@ -225,6 +241,8 @@ class KSparseEstimator(Shown, BaseEstimator):
 
     def _remember(self, X: Any, target: NDArray[Any], sample_weight: Any) -> Reservoir:
         """The rows that `partial_fit` remembers, these among them."""
+        if isinstance(X, Source):
+            raise ValueError("partial_fit takes arrays, got a source; fit reads a source block by block by itself")
         size = check_count(self.reservoir, "reservoir")
         before = getattr(self, "reservoir_", None) or Reservoir.empty(check_generator(self._seed()))
         return before.joined(X, target, self._weights(X, sample_weight), size)
@@ -246,7 +264,11 @@ class KSparseEstimator(Shown, BaseEstimator):
         X = self._check_rows(X, reset=False)
         coef = np.atleast_2d(self.coef_)
         used = np.flatnonzero(coef.any(axis=0))
-        scores = np.asarray(X[:, used] @ coef[:, used].T) + self.intercept_
+        if isinstance(X, Source):
+            parts = X.map(functools.partial(times, np.ascontiguousarray(coef[:, used].T)), columns=used)
+            scores = np.concatenate(list(parts)) + self.intercept_
+        else:
+            scores = np.asarray(X[:, used] @ coef[:, used].T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -281,10 +303,14 @@ class KSparseEstimator(Shown, BaseEstimator):
         check_is_fitted(self)
         return self, [self.plot] if self.support_.size else []
 
-    def save(self, path: Any) -> None:
-        """Write the model as JSON; `ksparse.load` reads it."""
+    def save(self, path: Any, *, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
+        """Write the model as JSON; `ksparse.load` reads it.
+
+        `encoding` (see `ksparse.sources.Files`) says how a file's columns became those of X, `target` what is
+        predicted: with them ``ksparse predict`` reads other files in the same way.
+        """
         check_is_fitted(self)
-        save(self, path)
+        save(self, path, encoding, target)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")  # a fit that failed may have left names and numbers of columns

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import jsonable
-from ..passes import look_at_rows
+from ..pass_kernels import look_at_rows
 from ..problem import Problem
 from ..result import Result
 

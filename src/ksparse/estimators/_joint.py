@@ -12,6 +12,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import progress
+from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status
 from ..solvers.joint import JointExchange, joint
 from ._evidence import FitCertificate, certified, second_order
@@ -183,5 +184,5 @@ def _examined(
 
 def dense_columns(X: Any, S: NDArray[Any], scaling: Scaling | None) -> Array:
     """Some columns as a dense float64 array, scaled if there is a scaling."""
-    block = np.asarray(X[:, S].toarray() if hasattr(X, "tocsr") else X[:, S], dtype=np.float64)
+    block = np.asarray(columns_of(X, S), dtype=np.float64)
     return block if scaling is None else (block - scaling.centre[S]) * scaling.factor[S]

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
-from ..matrix import Scaled, as_rows
-from ..passes import row_sums
+from .._source import Source
+from ..passes import column_extremes, norms, row_sums
+from ..rows import Scaled, as_rows
 
 FLAT = 1e-12  # of a column's mean square: a variance below it is rounding
 FAR = 1e8  # of the variance: a mean square above it is centred first, or the variance is mostly rounding
@@ -30,12 +31,14 @@ class Scaling:
         unit, shift = np.ones(d), np.zeros(d)
         mean, square = _moments(X, share)
         if not (np.isfinite(mean).all() and np.isfinite(square).all()):
-            assert_all_finite(X, input_name="X")
+            if isinstance(X, Source):
+                norms(X, np.empty(0, np.int64))  # names the first that is not finite
+            else:
+                assert_all_finite(X, input_name="X")
         zero = (mean == 0.0) & (square == 0.0)
         extreme = np.flatnonzero(~zero & ~((square > 1.0 / SAFE) & (square < SAFE)))
         if extreme.size:  # first to a size whose squares are floats
-            largest = abs(X[:, extreme]).max(axis=0)
-            largest = np.ravel(largest.toarray() if hasattr(largest, "toarray") else largest).astype(np.float64)
+            largest, _ = column_extremes(X, extreme, np.zeros(extreme.size))
             unit[extreme] = np.where(largest > 0.0, largest, 1.0)
             if (unit != 1.0).any():
                 X = Scaled(X, shift, 1.0 / unit).copy()
@@ -43,11 +46,10 @@ class Scaling:
         spread = square - mean**2 if intercept else square
         far = np.flatnonzero(square > FAR * spread)
         if intercept and far.size:
-            if hasattr(X, "tocsr"):  # so far from zero that no entry can be missing: these may be shifted too
-                far = far[np.bincount(X.indices, minlength=d)[far] == X.shape[0]]
-            part = X[:, far].toarray() if hasattr(X, "tocsr") else X[:, far]
-            away = np.abs(part - mean[far]).max(axis=0, initial=0.0)
-            far = far[away > ROUNDING * np.finfo(X.dtype).eps * np.abs(mean[far])]  # the others are constant
+            away, stored = column_extremes(X, far, mean[far])
+            # the others are constant; of sparse ones, so far from zero, no entry can be missing
+            moves = (away > ROUNDING * np.finfo(X.dtype).eps * np.abs(mean[far])) & (stored == X.shape[0])
+            far = far[moves]
             if far.size:
                 shift[far] = mean[far]
                 X = _shifted(X, shift)
@@ -55,7 +57,7 @@ class Scaling:
                 spread = square - mean**2
         usable = spread > FLAT * square
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
-        centre = np.zeros(d) if hasattr(X, "tocsr") or not intercept else mean
+        centre = np.zeros(d) if _is_sparse(X) or not intercept else mean
         self.view = Scaled(X, centre, factor)
         self.centre, self.factor = (centre + shift) * unit, factor / unit
 
@@ -74,13 +76,13 @@ class Scaling:
         return np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0), constant + float(self.centre @ w)
 
 
+def _is_sparse(X: Any) -> bool:
+    return X.sparse if isinstance(X, Source) else hasattr(X, "tocsr")
+
+
 def _shifted(X: Any, shift: NDArray[np.float64]) -> Any:
     """X − shift in a copy; of sparse rows the stored entries, so that only full columns may have a shift."""
-    if not hasattr(X, "tocsr"):
-        return Scaled(X, shift, np.ones(shift.size)).copy()
-    Z = X.tocsr(copy=True)
-    Z.data = (Z.data - shift[Z.indices]).astype(Z.dtype)
-    return Z
+    return Scaled(X, shift, np.ones(shift.size)).copy()
 
 
 def _moments(X: Any, share: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

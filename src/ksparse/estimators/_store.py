@@ -17,7 +17,7 @@ FORMAT, VERSION = "ksparse-model", 1
 PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")
 
 
-def save(model: Any, path: Any) -> None:
+def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
     """Write a fitted model; the file is complete or not there."""
     coef = np.atleast_2d(model.coef_)
     for name in ("classes_", "groups_"):
@@ -32,6 +32,8 @@ def save(model: Any, path: Any) -> None:
         "features": [str(name) for name in getattr(model, "feature_names_in_", [])] or None,
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
         "kind": model._kind(),
+        "target": target,
+        "encoding": encoding,
         "groups": model.groups_.tolist() if hasattr(model, "groups_") else None,
         "objective": float(model.objective_),
         "outputs": [
@@ -92,6 +94,9 @@ def load(path: Any) -> Any:
         _need(_is_number(content.get("objective")), "objective must be a number")
         groups = content.get("groups")
         _need(groups is None or _labels(groups), "groups must be a list of labels")
+        encoding, target = content.get("encoding"), content.get("target")
+        _need(encoding is None or isinstance(encoding, dict), "encoding must be an object")
+        _need(target is None or isinstance(target, str), "target must be a name")
         model = known[content["class"]](**parameters)
         coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
         model.scale_ = np.zeros(d)
@@ -106,6 +111,7 @@ def load(path: Any) -> Any:
     if groups is not None:
         model.groups_ = np.array(groups, dtype=object if len({type(label) for label in groups}) > 1 else None)
     model.objective_ = float(content["objective"])
+    model.encoding_, model.target_ = encoding, target
     return model
 
 

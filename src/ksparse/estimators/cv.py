@@ -14,8 +14,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._source import Source
+from ..sources import as_source
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
+from ._sources import Selected, check_source
 from .classifier import KSparseClassifier, _has_probabilities
 from .path import check_ks, k_path, mean_loss
 from .regressor import KSparseRegressor, has_several_targets
@@ -61,17 +64,23 @@ class _KSparseCV(Shown, BaseEstimator):
         template._loss_name()
         frame = X
         several = not is_classifier(template) and has_several_targets(y, template.loss)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=not is_classifier(template),
-            ensure_min_samples=2, multi_output=several, order="C",
-        )  # fmt: skip
+        X = as_source(X)
+        settings: dict[str, Any] = {
+            "y_numeric": not is_classifier(template),
+            "ensure_min_samples": 2,
+            "multi_output": several,
+        }
+        if isinstance(X, Source):
+            X, y = check_source(self, X, y, **settings)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", **settings)
         if is_classifier(template):
             check_classification_targets(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         numbered = template._numbered(self, X.shape[1])
         d = count_units(numbered, X.shape[1])
         ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
-        folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(X, y))
+        folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(np.zeros(X.shape[0]), y))
         # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
         scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
@@ -102,7 +111,9 @@ class _KSparseCV(Shown, BaseEstimator):
         if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
             raise ValueError("every fold needs rows of every class to learn from; use fewer folds or stratify them")
         path = k_path(X, y, ks, template, sample_weight=mask)
-        held = X[test]
+        if isinstance(X, Source):
+            test = np.sort(test)
+        held = Selected(X, test) if isinstance(X, Source) else X[test]
         if self.scoring is not None:
             scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
             return [float(scorer(model, held, y[test])) for model in path.models]
@@ -119,10 +130,10 @@ class _KSparseCV(Shown, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.summary()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Any, *, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
         """Write the chosen model as JSON; `ksparse.load` gives it back as a plain estimator."""
         check_is_fitted(self)
-        self.estimator_.save(path)
+        self.estimator_.save(path, encoding=encoding, target=target)
 
     def to_sklearn(self) -> Any:
         """The chosen model as one of scikit-learn's own, for deployment without ksparse."""

@@ -12,8 +12,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
+from .._source import Source
 from .._validate import check_counts
-from ..passes import look_at_rows
+from ..pass_kernels import look_at_rows
+from ..sources import as_source
 from ._joint import count_units
 from ._pictures import draw_path
 from .classifier import KSparseClassifier
@@ -98,14 +100,15 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     >>> path.best("bic").k_
     5
     """
-    template = check_template(estimator)
+    template, X = check_template(estimator), as_source(X)
     if len(np.shape(X)) != 2:
         raise ValueError(f"X must be a matrix, a row a sample, got shape {np.shape(X)}")
     weight = fit_params.get("sample_weight")
     if weight is not None:
         fit_params = {**fit_params, "sample_weight": _check_sample_weight(weight, X, dtype=np.float64)}
     model: Any = clone(template).set_params(warm_start=True)
-    d = count_units(template, np.shape(X)[1], getattr(X, "columns", None))
+    names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
+    d = count_units(template, np.shape(X)[1], names)
     models: list[Any] = []
     for k in check_ks(ks, d):
         model.set_params(k=int(k)).fit(X, y, **fit_params)

@@ -10,6 +10,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._source import Source
+from ..passes import dense_columns
+from ..sources import as_source
+from ._sources import check_source
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 
@@ -41,7 +45,11 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     def fit(self, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
         """Choose the columns."""
         # the model checks the rows; here only names and numbers of columns are taken down
-        validate_data(self, X, skip_check_array=True)
+        X = as_source(X)
+        if isinstance(X, Source):
+            check_source(self, X)
+        else:
+            validate_data(self, X, skip_check_array=True)
         model = self.estimator if self.estimator is not None else self._guess(y)
         if not isinstance(model, KSparseRegressor | KSparseClassifier):
             raise ValueError(f"estimator must be a KSparseRegressor or a KSparseClassifier, got {model!r}")
@@ -57,6 +65,15 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         labels = y.dtype.kind in "bOUS"
         few = y.dtype.kind in "iu" and np.unique(y).size <= 20
         return KSparseClassifier() if labels or few else KSparseRegressor()
+
+    def transform(self, X: Any) -> Any:
+        """The chosen columns; of a source as an array."""
+        X = as_source(X)
+        if not isinstance(X, Source):
+            return super().transform(X)
+        check_is_fitted(self)
+        check_source(self, X, reset=False)
+        return dense_columns(X, np.flatnonzero(self._get_support_mask()))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..matrix import entries
-from ..passes import take_columns
+from .._source import Source
+from ..passes import read_columns
 from ..problem import Problem
+from ..rows import entries
 
 
 class Store:
@@ -15,7 +16,8 @@ class Store:
 
     def __init__(self, problem: Problem, size: int) -> None:
         self.problem = problem
-        self.size = min(problem.d, max(size, min(2 * size, entries(problem.rows) // (2 * problem.n))))
+        spare = 0 if isinstance(problem.rows, Source) else min(2 * size, entries(problem.rows) // (2 * problem.n))
+        self.size = min(problem.d, max(size, spare))
         self._dense = np.empty((0, problem.n))
         self._copy = self._dense
         self._slot: dict[int, int] = {}  # the slot of a column, the one used last at the end
@@ -56,13 +58,4 @@ class Store:
         centre, factor = np.zeros(count), np.ones(count)
         if problem.units is not None:
             centre, factor = problem.units[0][columns], problem.units[1][columns]
-        take_columns(problem.rows, columns, *membership(columns, problem.d), centre, factor, np.empty(count), out)
-
-
-def membership(columns: NDArray[np.int64], d: int) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-    """The slot of every column, or −1, and a bit a column that has one."""
-    slot_of = np.full(d, -1, dtype=np.int32)
-    slot_of[columns] = np.arange(columns.size, dtype=np.int32)
-    member = np.zeros((d + 63) // 64, dtype=np.uint64)
-    np.bitwise_or.at(member, columns >> 6, np.uint64(1) << (columns & 63).astype(np.uint64))
-    return slot_of, member
+        read_columns(problem.rows, columns, centre, factor, out)

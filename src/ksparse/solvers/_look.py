@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import FINITE, generic, inner
-from ..matrix import CSR
-from ..passes import select
+from ..pass_kernels import select
+from ..rows import CSR
 from ._screen import DRIFT, LISTED, LOG, LOOKS, SINCE, SWAPS, TAIL, TOP, UNIT
 
 

@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import SUMS, generic, inner
+from .._source import Source
 from ..losses import weighted_slope
-from ..matrix import CSR, gather
+from ..matrix import gather
 from ..problem import Problem
+from ..rows import CSR, is_sparse
 
 UNIT = 2.0**-53
 LITTLE = 1 << 17  # numbers: a megabyte, which a processor holds in its second cache
@@ -61,9 +63,10 @@ def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
     dense, and that is little, or at most a quarter of the data.
     """
     rows, n, d = problem.rows, problem.n, problem.d
-    sparse = isinstance(rows, CSR)
-    dtype = np.float64 if isinstance(rows, CSR) else rows.dtype
-    caches = not sparse and batch > 0 and (4 * slots <= d or n * slots <= LITTLE)
+    sparse = is_sparse(rows)
+    dtype = np.dtype(np.float64) if isinstance(rows, CSR) else rows.dtype
+    # rows sampled of a source are others in every stage
+    caches = not (sparse or isinstance(rows, Source)) and batch > 0 and (4 * slots <= d or n * slots <= LITTLE)
     return Screen(
         mu=np.empty(slots),
         edge=np.zeros(4),

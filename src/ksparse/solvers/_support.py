@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..matrix import is_thin, times_rows
-from ..passes import add_products, look_at_rows, row_sums
+from .._source import Source
+from ..pass_kernels import look_at_rows
+from ..passes import products, row_sums, times_rows
 from ..problem import Problem
-from ._columns import Store, membership
+from ..rows import is_thin
+from ._columns import Store
 
 Array = NDArray[np.float64]
 NONE = np.empty(0)
@@ -187,17 +189,14 @@ class Ground:
 
     def _thin_gram(self, columns: NDArray[np.int64], bend: Array) -> Hessian:
         """The same for rows with few entries: the mean of bend·bbᵀ over all rows, its centre, the mean of bend."""
-        problem, count = self.problem, columns.size
-        matrix, first = np.zeros((count, count)), np.zeros(count)
-        add_products(
-            problem.rows, columns, *membership(columns, problem.d), bend, np.empty(count, np.uint64), np.empty(count),
-            first, matrix,
-        )  # fmt: skip
+        problem = self.problem
+        self.passes += isinstance(problem.rows, Source)
+        first, matrix = products(problem.rows, columns, bend)
         matrix = matrix + matrix.T - np.diag(matrix.diagonal())
         if problem.units is not None:  # sparse rows have no centre
             matrix *= np.outer(problem.units[1][columns], problem.units[1][columns])
             first *= problem.units[1][columns]
-        total, centre = float(bend.sum()), np.zeros(count)
+        total, centre = float(bend.sum()), np.zeros(columns.size)
         if problem.intercept and total > 0:
             matrix -= np.outer(first, first) / total
             centre = first / total

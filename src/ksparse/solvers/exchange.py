@@ -128,6 +128,11 @@ class Exchange:
     def limit(self) -> int:
         return self.stages
 
+    def memory(self, shape: tuple[int, int], k: int) -> int:
+        """About how many bytes a run takes beside the data: columns of the working set, and products with all."""
+        columns = (max(4 * k, k + 50) if self.working_set is None else self.working_set) + 3 * k
+        return 8 * (columns * shape[0] + (3 * k + 10) * shape[1])
+
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         if problem.positive or problem.radius < math.inf:
             raise ValueError("Exchange knows no positive=True and no radius; use HTSVRG or PGD for those")

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import inner, kernel
+from .._source import Source
 from ..matrix import add_row, add_rows
-from ..problem import Problem, Slots, Stage
+from ..problem import Problem, Slots
 from ..result import Record
+from ..stage import Stage
 from ._fields import check_fields
 from ._look import begin, find_top, look, survey
 from ._run import Clock, Overflow, Snapshot
@@ -98,6 +100,10 @@ class HTSAGA:
 
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         n = problem.n
+        if isinstance(problem.rows, Source):
+            raise ValueError(
+                "HTSAGA draws from all rows at every step and needs them in memory; use HTSVRG for a source"
+            )
         control = StepControl(
             self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
         )

@@ -38,7 +38,7 @@ class HTSVRG:
         at 1/(2L) and doubles every stage until one raises the objective: that one is taken back and the step
         halved, to grow by a tenth a stage.
     m : int, optional
-        Steps a stage; 3n by default.
+        Steps a stage; 3n by default, of a source (see `ksparse.sources`) as many as its memory holds rows for.
     stages : int
         At most so many.
     output : "last" or "random"
@@ -91,7 +91,7 @@ class HTSVRG:
         control = StepControl(
             self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
         )
-        m = 3 * problem.n if self.m is None else self.m
+        m = problem.sample(self.batch_size) if self.m is None else self.m
         screen = make_screen(problem, slots.x.size, self.batch_size)
         idx, steps = self.draw(rng, problem.n, m)
         stage = problem.stage(slots, idx)

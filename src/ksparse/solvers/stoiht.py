@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..problem import Problem, Slots, Stage
+from ..problem import Problem, Slots
 from ..result import Record
 from ._fields import check_fields
 from ._run import Clock
@@ -74,17 +74,13 @@ class StoIHT:
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         eta = stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
         screen = make_screen(problem, slots.x.size, self.batch_size)
-        steps = max(1, problem.n // self.batch_size)
-        nothing = np.zeros(problem.n)
+        steps = min(max(1, problem.n // self.batch_size), problem.sample(self.batch_size))
         objective = problem.objective(slots)
         yield Record(objective, 0, 0, 1.0, eta, math.inf)
         for _ in range(self.epochs):
             idx = rng.integers(0, problem.n, size=(steps, self.batch_size))
             # a step of HT-SVRG whose snapshot has slope and gradient zero
-            stage = Stage(
-                0.0, np.zeros(problem.d), 0.0, nothing,
-                problem.rows, problem.y, problem.weight, problem.offset, problem.row_max, idx,
-            )  # fmt: skip
+            stage = problem.drawn(idx)
             clock.steps(stage_steps(problem, stage, slots, screen, eta), steps)
             before, objective = objective, problem.objective(slots)
             screened = 1.0 - int(screen.tally[LOOKS]) / steps

@@ -1,5 +1,36 @@
-"""Where rows come from."""
+"""Where rows come from when they are not one array: blocks, files, a cluster.
 
-from .files import Table, read_table
+A source stands wherever an array X does: ``minimize(source, y, k)``, ``KSparseRegressor().fit(source, source.y)``.
+"""
 
-__all__ = ["Table", "read_table"]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .._source import Source as Source
+from .._source import Times as Times
+
+if TYPE_CHECKING:
+    from .blocks import Blocks as Blocks
+    from .files import Table as Table
+    from .files import read_table as read_table
+
+_HOME = {"Blocks": "blocks", "Table": "files", "read_table": "files"}
+
+__all__ = ["Source", "Times", "as_source", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ksparse.sources' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+
+
+def as_source(X: Any) -> Any:
+    """X itself; a Dask collection as a source."""
+    if hasattr(X, "__dask_graph__") and not isinstance(X, Source):
+        from .dask import Partitions
+
+        return Partitions(X)
+    return X

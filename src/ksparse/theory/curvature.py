@@ -143,7 +143,7 @@ class Landscape:
     def from_problem(cls, problem: Any, A: Any, square: NDArray[np.float64] | None = None) -> Landscape:
         """Of a problem that was made from A (or from an operator, whose rows it does not hold: with their squares)."""
         from .. import losses
-        from ..passes import curvatures
+        from ..pass_kernels import curvatures
 
         d = problem.d if square is None else A.shape[1]
         square = problem.row_square if square is None else square
@@ -225,8 +225,8 @@ class Landscape:
         return min(r + self.n_kept, self.d + self.first)
 
     def _top(self, r: int) -> NDArray[np.float64]:
-        from ..matrix import as_rows
         from ..passes import largest_squares
+        from ..rows import as_rows
 
         blocks = row_blocks(self.A) if is_operator(self.A) else iter([self.A])
         return np.concatenate([largest_squares(as_rows(rows), r, self.kept) for rows in blocks])
