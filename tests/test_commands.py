@@ -263,3 +263,190 @@ def test_outputs_that_cannot_be_are_refused_before_the_work(folder, model, tmp_p
     assert "--plot must end in" in refused("path", data, "--target", "progression", "--plot", "p.gif")
     assert listing(folder) == before
     assert [path.name for path in tmp_path.iterdir()] == ["link.json"]
+
+
+# --- predict ---------------------------------------------------------------------------------------------------------
+def read_back(path):
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".parquet":
+        return parquet.read_table(path)["prediction"].to_numpy()
+    return np.loadtxt(path, skiprows=1)
+
+
+@pytest.mark.parametrize("end", ["csv", "npy", "parquet"])
+def test_predictions_are_those_of_the_model(folder, model, tmp_path, end):
+    out = tmp_path / f"p.{end}"
+    done = run("predict", model, folder / "diabetes.csv", "--out", out)
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    wanted = ksparse.load(model).predict(X)
+    np.testing.assert_allclose(read_back(out), wanted, rtol=1e-13)
+    score = ksparse.load(model).score(X, y)
+    assert done.stdout == ""
+    assert done.stderr == f"R2 {score:.6g} on 442 rows\nwritten: {out}\n"
+    facts = json.loads(run("predict", model, folder / "diabetes.csv", "--out", out, "--json").stdout)
+    assert facts["rows"] == 442
+    assert facts["score"]["R2"] == pytest.approx(score)
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_predictions_go_to_the_standard_output(folder, model):
+    done = run("predict", model, folder / "diabetes.csv", "--quiet")
+    head, *lines = done.stdout.splitlines()
+    assert head == "prediction"
+    X, _ = load_diabetes(return_X_y=True, as_frame=True)
+    np.testing.assert_allclose(np.array(lines, dtype=float), ksparse.load(model).predict(X), rtol=1e-13)
+    assert done.stderr == ""
+    assert "add --out FILE" in refused("predict", model, folder / "diabetes.csv", "--json")
+
+
+def test_predicting_needs_only_the_columns_of_the_model(folder, model, tmp_path):
+    data = load_diabetes(as_frame=True).frame[["s5", "bp", "bmi"]].head(5)
+    data.insert(1, "comment", "text, of no use")
+    data.to_csv(tmp_path / "some.csv", index=False)
+    whole = run("predict", model, folder / "diabetes.csv").stdout.splitlines()[:6]
+    done = run("predict", model, tmp_path / "some.csv")
+    np.testing.assert_allclose(np.array(done.stdout.split()[1:], float), np.array(whole[1:], float), rtol=1e-13)
+    assert done.stderr == ""  # no target, no score
+    data.drop(columns="bp").to_csv(tmp_path / "less.csv", index=False)
+    before = listing(tmp_path)
+    assert "'bp'" in refused("predict", model, tmp_path / "less.csv", "--out", tmp_path / "p.csv")
+    assert listing(tmp_path) == before
+
+
+def test_classes_and_probabilities(folder, tmp_path):
+    out = tmp_path / "iris.json"
+    run("fit", folder / "iris.csv", "--target", "kind", "-k", 2, "--out", out)
+    done = run("predict", out, folder / "iris.csv")
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X.columns = ["sepal length", "sepal width", "petal length", "petal width"]
+    loaded = ksparse.load(out)
+    assert done.stdout.splitlines()[1:] == list(loaded.predict(X))
+    labels = load_iris().target_names[y]
+    chances = loaded.predict_proba(X)
+    surprise = -np.log(chances[np.arange(150), y]).mean()
+    assert done.stderr == f"accuracy {loaded.score(X, labels):.6g}, log-loss {surprise:.6g} on 150 rows\n"
+    head, *lines = run("predict", out, folder / "iris.csv", "--proba").stdout.splitlines()
+    assert head == "setosa,versicolor,virginica"
+    np.testing.assert_allclose([[float(p) for p in line.split(",")] for line in lines], chances, rtol=1e-12)
+    run("predict", out, folder / "iris.csv", "--out", tmp_path / "labels.npy")
+    assert np.load(tmp_path / "labels.npy").tolist() == loaded.predict(X).tolist()
+
+
+def test_probabilities_need_a_model_that_has_them(folder, model):
+    message = refused("predict", model, folder / "diabetes.csv", "--proba")
+    assert "--proba is for models with the logistic loss, this one has 'squared'" in message
+
+
+def test_categories_and_missing_values_are_read_as_in_the_fit(tmp_path):
+    rng = np.random.default_rng(0)
+    colour, size = rng.choice(["red", "green", "blue"], 90), rng.standard_normal(90)
+    y = 2.0 * (colour == "red") - 3.0 * (colour == "blue") + size
+    shown = [["" if i == 5 else s, c, t] for i, (s, c, t) in enumerate(zip(size, colour, y, strict=True))]
+    path, out = write_csv(tmp_path / "a.csv", ["size", "colour", "y"], shown), tmp_path / "m.json"
+    message = refused("fit", path, "--target", "y", "-k", 3, "--out", out)
+    assert "'size'" in message
+    assert "row 5 (line 7)" in message
+    assert not out.exists()
+    run("fit", path, "--target", "y", "-k", 3, "--missing", "mean", "--out", out)
+    mean = size[np.arange(90) != 5].mean()
+    new = write_csv(tmp_path / "b.csv", ["colour", "size"], [["blue", 1.0], ["red", ""], ["violet", 0.0]])
+    found = np.array(run("predict", out, new).stdout.split()[1:], float)
+    loaded = ksparse.load(out)
+    names = list(loaded.feature_names_in_)
+    rows = np.zeros((3, len(names)))
+    rows[:, names.index("size")] = [1.0, mean, 0.0]
+    rows[0, names.index("colour=blue")] = rows[1, names.index("colour=red")] = 1.0
+    np.testing.assert_allclose(found, rows @ loaded.coef_ + loaded.intercept_, rtol=1e-9)
+
+
+def test_models_that_know_nothing_of_files(folder, tmp_path):
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    named = KSparseRegressor(k=3).fit(X, y)
+    named.save(tmp_path / "named.json")
+    found = np.array(run("predict", tmp_path / "named.json", folder / "diabetes.csv").stdout.split()[1:], float)
+    np.testing.assert_allclose(found, named.predict(X), rtol=1e-13)
+    nameless = KSparseRegressor(k=3).fit(X.to_numpy(), y)
+    nameless.save(tmp_path / "nameless.json")
+    message = refused("predict", tmp_path / "nameless.json", folder / "diabetes.csv")
+    assert "nameless.json knows no names of columns" in message
+    X.to_csv(tmp_path / "x.csv", index=False)
+    found = np.array(run("predict", tmp_path / "nameless.json", tmp_path / "x.csv").stdout.split()[1:], float)
+    np.testing.assert_allclose(found, named.predict(X), rtol=1e-12)
+
+
+def test_libsvm_counts_columns_as_in_the_fit(folder, tmp_path):
+    out = tmp_path / "m.json"
+    run("fit", folder / "diabetes.svm", "-k", 3, "--out", out)
+    X, y = load_diabetes(return_X_y=True)
+    wanted = KSparseRegressor(k=3).fit(X, y).predict(X)
+    found = np.array(run("predict", out, folder / "diabetes.svm").stdout.split()[1:], float)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    dump_svmlight_file(X[:, :9], y, str(tmp_path / "short.svm"), zero_based=False)  # rows without the last column
+    X[:, 9] = 0.0
+    found = np.array(run("predict", out, tmp_path / "short.svm").stdout.split()[1:], float)
+    np.testing.assert_allclose(found, KSparseRegressor(k=3).fit(*load_diabetes(return_X_y=True)).predict(X), rtol=1e-9)
+    (tmp_path / "wide.svm").write_text("1 1:1 12:3\n")
+    assert "wide.svm" in refused("predict", out, tmp_path / "wide.svm")
+    (tmp_path / "zero.svm").write_text("1 0:1 3:3\n")
+    assert "zero.svm" in refused("predict", out, tmp_path / "zero.svm")
+
+
+# --- path and info ---------------------------------------------------------------------------------------------------
+def test_path_is_the_library(folder, tmp_path):
+    data = ("path", folder / "diabetes.csv", "--target", "progression", "--ks", "1:6")
+    done = run(*data, "--cv", 5, "--out", tmp_path / "path.json", "--plot", tmp_path / "path.svg", "--json")
+    facts = json.loads(done.stdout)
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    same = k_path(X, y, range(1, 7))
+    for name in ("k", "objective", "loss", "aic", "bic", "ebic"):
+        np.testing.assert_allclose([row[name] for row in facts["path"]], getattr(same, name), rtol=1e-9)
+    assert facts["path"][4]["enters"] == ["sex", "s3"]
+    assert facts["path"][4]["leaves"] == ["s1"]
+    assert facts["best"] == {name: same.best(name).k_ for name in ("aic", "bic", "ebic")}
+    cv = ksparse.KSparseRegressorCV(range(1, 7)).fit(X, y)
+    np.testing.assert_allclose(facts["cv"]["score"], cv.mean_score_)
+    written = json.loads((tmp_path / "path.json").read_text())
+    assert written["path"] == facts["path"]
+    assert ">bmi<" in (tmp_path / "path.svg").read_text()
+    lines = run(*data).stdout.splitlines()
+    assert lines[1].split() == ["k", "objective", "loss", "aic", "bic", "ebic", "enters", "and", "leaves"]
+    assert lines[6].endswith("+sex +s3 -s1")
+    assert lines[-1] == "best: aic k = 6, bic k = 5, ebic k = 5"
+
+
+def test_info_says_what_a_model_holds(folder, model, tmp_path):
+    text = run("info", model).stdout
+    assert re.search(r"^needs +bmi, bp, s5$", text, flags=re.MULTILINE)
+    assert re.search(r"^target +progression$", text, flags=re.MULTILINE)
+    assert re.search(r"^s5 +543\.", text, flags=re.MULTILINE)
+    facts = json.loads(run("info", model, "--json").stdout)
+    loaded = ksparse.load(model)
+    assert (facts["class"], facts["loss"], facts["k"], facts["columns"]) == ("KSparseRegressor", "squared", 3, 10)
+    assert facts["encoding"] == loaded.encoding_
+    assert {row["feature"] for row in facts["features"]} == {"bmi", "bp", "s5"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is not a model: Expecting value"),
+        ("{}", "it is not of the format 'ksparse-model'"),
+        ("[1]", "it is not of the format"),
+        ({"version": 99}, "its version is 99"),
+        ({"class": "os.system"}, "its class 'os.system' is not one of"),
+        ({"n_features": -1}, "n_features must be a positive integer"),
+        ({"encoding": 3}, "encoding must be an object"),
+        ({"encoding": {"kind": "magic"}}, "encoding"),
+    ],
+)
+def test_malformed_models_are_named(folder, model, tmp_path, content, message):
+    bad = tmp_path / "bad.json"
+    bad.write_text(content if isinstance(content, str) else json.dumps({**json.loads(model.read_text()), **content}))
+    predicted = refused("predict", bad, folder / "diabetes.csv", "--out", tmp_path / "p.csv")
+    assert message in predicted
+    assert "bad.json" in predicted
+    if "kind" not in str(content):  # an encoding is looked into when data are read with it
+        assert message in refused("info", bad)
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.json"]
+    assert "nowhere.json" in refused("info", tmp_path / "nowhere.json")

@@ -134,7 +134,7 @@ def fit(
 
 @contextmanager
 def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator[None]:
-    """Around the fits: stages are kept in a file, which goes once all is done."""
+    """Around the fits and their files: stages are kept in a file, which goes once all is done."""
     if file is None:
         yield
         return
@@ -143,11 +143,12 @@ def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator
     work.kept = lambda: (
         f"{file} keeps the stages done, the same command goes on from there" if file.exists() else "nothing was written"
     )
-    if file.exists():
-        work.note(f"going on from {file}")
-    with checkpoint(file, identity=identity):
+    with checkpoint(file, identity) as saved:
+        if saved.resumed:
+            work.note(f"going on from {file}: {saved.resumed}")
         yield
-    file.unlink(missing_ok=True)
+    if file.exists():
+        work.note(f"{file} stays, for a fit ran out of time: the same command goes on from there")
 
 
 def cv_facts(chosen: Any) -> dict[str, Any]:
