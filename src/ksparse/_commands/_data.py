@@ -52,10 +52,6 @@ class Rows(NamedTuple):
         return self.X is self.source
 
     @property
-    def names(self) -> list[str]:
-        return list(self.source.names)
-
-    @property
     def weights(self) -> dict[str, Any]:
         """For `fit`."""
         return {} if self.weight is None else {"sample_weight": self.weight}
@@ -116,10 +112,11 @@ def loss_for(y: Any, loss: str | None, target: str | None, work: Session) -> str
     return loss or "squared"
 
 
-def kept_columns(keep: list[str] | None, names: list[str]) -> list[int] | None:
+def kept_columns(keep: list[str] | None, source: Any) -> list[int] | None:
     """The numbers of the columns with these names; the name of a column of categories stands for all of them."""
     if keep is None:
         return None
+    names = source.names or [f"x{j}" for j in range(source.shape[1])]
     found: list[int] = []
     for name in keep:
         here = [j for j, column in enumerate(names) if column == name or column.startswith(f"{name}=")]

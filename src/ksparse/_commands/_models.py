@@ -49,7 +49,7 @@ class Settings(NamedTuple):
         from ..solvers import HTSVRG
 
         loss = loss_for(rows.y, self.loss, target, work)
-        kept, d = kept_columns(self.keep, rows.names), rows.source.shape[1]
+        kept, d = kept_columns(self.keep, rows.source), rows.source.shape[1]
         k: Any = int(self.k) if float(self.k).is_integer() else self.k
         if k > d - len(kept or ()):
             work.note(f"there are only {d - len(kept or ())} columns to choose from, fewer than k = {k}")
@@ -91,9 +91,9 @@ def path_around(estimator: Any, rows: Rows, ks: list[int] | None, work: Session)
 
 def name_columns(model: Any, rows: Rows) -> Any:
     """Rows in memory are an array without names: give the model those of the file."""
-    for part in (model, getattr(model, "estimator_", None)):
-        if part is not None:
-            part.feature_names_in_ = np.array(rows.names, dtype=object)
+    if rows.source.names is not None:
+        for part in {id(part): part for part in (model, getattr(model, "estimator_", model))}.values():
+            part.feature_names_in_ = np.array(rows.source.names, dtype=object)
     return model
 
 

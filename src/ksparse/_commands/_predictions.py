@@ -4,45 +4,82 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._session import Session
 
 
-def open_like(model: Any, name: str, data: str, format: str | None, memory: str) -> Any:
-    """The data as the model's own were read; of a model that knows nothing of files, by its names or its width."""
+class Reader(NamedTuple):
+    """Rows as a model wants them."""
+
+    source: Any
+    columns: NDArray[np.int64]  # those of the source that the model uses
+    model: Any  # for rows that have these columns only
+
+
+def open_like(model: Any, name: str, data: str, format: str | None, memory: str) -> Reader:
+    """The data as the model's own were read; of a model that knows nothing of files, by its names or its width.
+
+    Only the columns that the model uses are looked for.
+    """
     from ..sources import Files, open_files
 
-    encoding = getattr(model, "encoding_", None)
+    used = used_columns(model)
+    encoding, known = getattr(model, "encoding_", None), getattr(model, "feature_names_in_", None)
+    wanted = [] if known is None else [str(known[j]) for j in used]
     if encoding is not None:
-        return Files.like(data, encoding, memory=memory)
-    named = getattr(model, "feature_names_in_", None)
-    source = open_files(data, columns=None if named is None else list(named), format=format, memory=memory)
-    if source.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"{name} knows no names of columns, so {data} must have its {model.n_features_in_} columns in their order, "
-            f"but it has {source.shape[1]}; models that ksparse fit writes know names"
-        )
-    return source
+        source = Files.like(data, narrowed(encoding, set(wanted)), format=format, memory=memory)
+    elif wanted:
+        source = open_files(data, columns=wanted, format=format, memory=memory)
+    else:
+        source = open_files(data, format=format, memory=memory)
+        if source.shape[1] != model.n_features_in_:
+            raise ValueError(
+                f"{name} knows no names of columns, so {data} must have its {model.n_features_in_} columns in their "
+                f"order, but it has {source.shape[1]}; models that ksparse fit writes know names"
+            )
+    if source.shape[1] == model.n_features_in_:
+        return Reader(source, used, _narrow(model, used))
+    here = {column: j for j, column in enumerate(source.names or [])}
+    if not wanted or not set(wanted) <= set(here):
+        raise ValueError(f"{name} is not a model that can be read: its encoding is not one of its own features")
+    return Reader(source, np.array([here[column] for column in wanted]), _narrow(model, used))
 
 
-def used_columns(model: Any) -> Any:
+def used_columns(model: Any) -> NDArray[np.int64]:
     """The numbers of the columns with a coefficient; one at least, for blocks have columns."""
-    used = np.flatnonzero(np.atleast_2d(model.coef_).any(axis=0))
-    return used if used.size else np.zeros(1, dtype=np.int64)
+    return model.support_ if model.support_.size else np.zeros(1, dtype=np.int64)
+
+
+def narrowed(encoding: dict[str, Any], used: set[str]) -> dict[str, Any]:
+    """An encoding without the columns of a table that give no feature in use."""
+    if encoding.get("kind") != "table" or not isinstance(encoding.get("columns"), list):
+        return encoding
+    return {**encoding, "columns": [column for column in encoding["columns"] if used & _features(column)]}
+
+
+def _features(column: Any) -> set[str]:
+    """The names of the features that a column of a table gives; of what is malformed none."""
+    if not isinstance(column, dict):
+        return set()
+    name, levels = str(column.get("name")), column.get("levels")
+    return {f"{name}={level}" for level in levels} if isinstance(levels, list) else {name}
 
 
 def needed_columns(model: Any) -> list[str]:
-    """The names of the features that have a coefficient, in the order of the data."""
+    """The names of the columns that data must have, in their order."""
     from ..estimators._summary import feature_names
 
     names = feature_names(model)
-    return [names[j] for j in model.support_]
+    used = [names[j] for j in model.support_]
+    encoding = narrowed(getattr(model, "encoding_", None) or {}, set(used))
+    return [str(column["name"]) for column in encoding["columns"]] if encoding.get("kind") == "table" else used
 
 
-def _narrow(model: Any, used: Any) -> Any:
+def _narrow(model: Any, used: NDArray[np.int64]) -> Any:
     """The same model for rows that have these columns only."""
     narrow = copy.copy(model)
     narrow.coef_, narrow.n_features_in_ = model.coef_[..., used], used.size
@@ -50,15 +87,14 @@ def _narrow(model: Any, used: Any) -> Any:
     return narrow
 
 
-def predictions(model: Any, source: Any, proba: bool, judge: Judge, work: Session) -> Iterator[Any]:
+def predictions(reader: Reader, proba: bool, judge: Judge, work: Session) -> Iterator[Any]:
     """Predictions, a block at a time."""
-    used = used_columns(model)
-    narrow, done = _narrow(model, used), 0
+    source, done, model = reader.source, 0, reader.model
 
     def both(block: Any) -> tuple[Any, Any]:
-        return narrow.predict(block), narrow.predict_proba(block) if proba or judge.likely else None
+        return model.predict(block), model.predict_proba(block) if proba or judge.likely else None
 
-    for prediction, chances in source.map(both, columns=used):
+    for prediction, chances in source.map(both, columns=reader.columns):
         judge.see(slice(done, done + len(prediction)), prediction, chances)
         done += len(prediction)
         work.tell(f"{done:,} of {source.shape[0]:,} rows")
@@ -81,7 +117,7 @@ class Judge:
             self._y = None
         self.likely = self._y is not None and model.loss == "logistic"
         if self.likely:
-            self._at = np.searchsorted(self._classes, y).clip(max=len(model.classes_) - 1)
+            self._at = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
 
     def _comparable(self, y: Any) -> bool:
         numbers = y.dtype.kind in "fiub"

@@ -48,11 +48,12 @@ def predict(
             raise ValueError(f"--proba is for models with the logistic loss, this one has {loaded.loss!r}")
         with work.progress():
             work.begin(f"reading {data}")
-            source = open_like(loaded, model, data, format, memory)
+            reader = open_like(loaded, model, data, format, memory)
+            source = reader.source
             judge = Judge(loaded, source.y, work)
             names = [str(c) for c in loaded.classes_] if proba else output_names(loaded)
             with writing(file, names, source.shape[0]) as write:
-                for values in predictions(loaded, source, proba, judge, work):
+                for values in predictions(reader, proba, judge, work):
                     write(values)
         score = judge.score()
         if as_json:

@@ -1,0 +1,256 @@
+"""Hostile files, kills, pipes and full disks through the command line: one clear line, the right exit code, and nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from test_commands import listing, refused, run, write_csv
+
+import ksparse
+
+pa = pytest.importorskip("pyarrow", reason="files need the files extra")
+from pyarrow import parquet  # noqa: E402
+
+ROWS = "a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(20))
+NAN = ROWS.replace("\n4,2,", "\n4,nan,")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A Parquet file of several groups of rows, as bytes."""
+    path = tmp_path_factory.mktemp("whole") / "a.parquet"
+    rng = np.random.default_rng(0)
+    table = pa.table({"a": rng.standard_normal(3000), "b": rng.standard_normal(3000), "y": rng.standard_normal(3000)})
+    parquet.write_table(table, path, row_group_size=500)
+    return path.read_bytes()
+
+
+HOSTILE = [
+    ("ragged.csv", ROWS + "1,2\n", ["ragged.csv", "line 22"]),
+    ("ragged.csv", ROWS + "1,2,3,4\n", ["ragged.csv", "line 22"]),
+    ("nan.csv", NAN, ["nan.csv", "row 4 (line 6)", "'b'"]),
+    ("empty.csv", ROWS.replace("\n4,2,", "\n4,,"), ["row 4 (line 6)", "'b'"]),
+    ("inf.csv", ROWS.replace("\n4,2,", "\n4,inf,"), ["row 4 (line 6)", "'b'"]),
+    ("gap.csv", ROWS.replace(",12\n", ",\n"), ["gap.csv", "row 4 (line 6)", "'y'"]),
+    ("header.csv", ROWS.replace("a,b,y", "a,b,z"), ["'y'", "'a', 'b', 'z'"]),
+    ("twice.csv", ROWS.replace("a,b,y", "a,a,y"), ["twice.csv", "'a'", "twice"]),
+    ("none.csv", ROWS.split("\n", 1)[1], ["none.csv", "header"]),
+    ("rowless.csv", "a,b,y\n", ["rowless.csv", "no rows"]),
+    ("nothing.csv", "", ["nothing.csv"]),
+    ("binary.csv", b"\x00\xff\xfe" * 50, ["binary.csv"]),
+    ("packed.csv.gz", b"no gzip", ["packed.csv.gz"]),
+    ("cut.csv.gz", gzip.compress(ROWS.encode() * 50)[:-30], ["cut.csv.gz"]),
+    ("bad.svm", "1 1:2 2:3\n1 2:x\n", ["bad.svm"]),
+    ("falling.svm", "1 3:2 2:3\n", ["falling.svm"]),
+    ("both.svm", "1 0:2 2:3\n-1 1:2\n", None),  # 0-based: fine
+    ("huge.svm", "1 3000000000000:1\n", ["huge.svm"]),
+    ("page.pdf", "%PDF", ["page.pdf"]),
+    ("nowhere.csv", None, ["nowhere.csv", "not there"]),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "wanted"), HOSTILE, ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "")
+def test_hostile_files_are_named(tmp_path, name, content, wanted):
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    target = () if ".svm" in name else ("--target", "y")
+    arguments = ("fit", tmp_path / name, *target, "-k", 1, "--out", tmp_path / "m.json", "--checkpoint", tmp_path / "c")
+    if wanted is None:
+        run(*arguments)
+        return
+    before = listing(tmp_path)
+    message = refused(*arguments)
+    for part in wanted:
+        assert part in message, message
+    assert listing(tmp_path) == before
+
+
+def test_text_in_a_column_of_numbers_is_named(tmp_path):
+    """Beyond what is looked at to know a column's kind; before that, it is a column of categories."""
+    lines = [f"{i},{i % 7},{3 * i}" for i in range(200_000)]
+    lines[150_000] = "oops,2,3"
+    (tmp_path / "text.csv").write_text("a,b,y\n" + "\n".join(lines))
+    message = refused("fit", tmp_path / "text.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    assert "'oops'" in message
+    assert "'a'" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["text.csv"]
+
+
+def test_truncated_parquet_is_named(tmp_path, whole):
+    (tmp_path / "a.parquet").write_bytes(whole[: len(whole) // 2])
+    arguments = ("fit", tmp_path / "a.parquet", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    before = listing(tmp_path)
+    assert "a.parquet" in refused(*arguments)
+    assert listing(tmp_path) == before
+    broken = bytearray(whole)
+    broken[1000:6000] = bytes(5000)  # the end is whole, some rows are not
+    (tmp_path / "a.parquet").write_bytes(broken)
+    before = listing(tmp_path)
+    assert "a.parquet" in refused(*arguments)
+    assert listing(tmp_path) == before
+
+
+def test_names_with_html_are_text_in_the_report(tmp_path):
+    pytest.importorskip("jinja2", reason="pages need the report extra")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    evil = "<script>alert(1)</script>"
+    path = write_csv(tmp_path / "<b>.csv", [evil, "b", "\x1b[2Jc", "y&amp;"], np.column_stack([X, X @ [2, 1, 1]]).tolist())
+    done = run("fit", path, "--target", "y&amp;", "-k", 3, "--report", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert evil not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<b>.csv" not in page
+    assert "y&amp;amp;" in page
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[2Jc" in done.stdout
+
+
+def test_a_report_has_held_out_rows_a_path_and_the_curve_of_cross_validation(tmp_path):
+    pytest.importorskip("jinja2", reason="pages need the report extra")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 8))
+    label = np.where(X[:, 1] - X[:, 4] + 0.5 * rng.standard_normal(150) > 0, "yes", "no")
+    path = write_csv(tmp_path / "a.csv", [*"abcdefgh", "y"], [[*row, t] for row, t in zip(X.tolist(), label, strict=True)])
+    report = tmp_path / "page.html"
+    facts = json.loads(
+        run("fit", path, "--target", "y", "--cv", 3, "--ks", "1:4", "--report", report, "--out", tmp_path / "m.json", "--json").stdout
+    )
+    assert facts["files"] == {"out": str(tmp_path / "m.json"), "report": str(report)}
+    assert {row["feature"] for row in facts["features"]} == {"b", "e"}
+    page = report.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    for word in ("held-out", "model.json" if False else "m.json", "cross-validation"):
+        assert word in page
+    run("fit", path, "--target", "y", "-k", 2, "--report", report, "--held-out", 0)
+    assert "calibration" not in report.read_text().lower()
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+def start(*arguments, **settings):
+    return subprocess.Popen(
+        [sys.executable, "-m", "ksparse.cli", *map(str, arguments)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """A fit of some seconds, many stages, and the model of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("slow")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 60))
+    y = X[:, :8].sum(axis=1) + rng.standard_normal(2000)
+    names = [*(f"x{j}" for j in range(60)), "y"]
+    parquet.write_table(pa.table([*X.T, y], names=names), folder / "a.parquet")
+    arguments = ("fit", folder / "a.parquet", "--target", "y", "-k", 5, "--solver", "ht-svrg", "--m", 600_000, "--quiet")
+    run(*arguments, "--out", folder / "model.json")
+    return arguments, ksparse.load(folder / "model.json")
+
+
+def kill_and_resume(slow, tmp_path, kills, seed):
+    """Kill the fit at random moments, go on, and compare the model with the undisturbed one."""
+    arguments, model = slow
+    moments, out, saved = random.Random(seed), tmp_path / "model.json", tmp_path / "checkpoint"
+    arguments = (*arguments, "--out", out, "--checkpoint", saved)
+    killed = 0
+    for _ in range(kills):
+        process = start(*arguments)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and not saved.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 1.0))
+        process.kill()
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        assert out.exists() == (process.returncode == 0)
+    assert killed >= 1
+    done = run(*arguments)
+    assert not saved.exists()
+    found = ksparse.load(out)
+    np.testing.assert_array_equal(found.coef_, model.coef_)
+    assert found.intercept_ == model.intercept_
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json"]
+    return done
+
+
+def test_a_killed_fit_goes_on_and_ends_with_the_same_model(slow, tmp_path):
+    assert "note: going on from " in kill_and_resume(slow, tmp_path, 3, seed=0).stderr
+
+
+@pytest.mark.long
+def test_ten_kills(slow, tmp_path):
+    kill_and_resume(slow, tmp_path, 10, seed=1)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
+    arguments, _ = slow
+    saved = tmp_path / "checkpoint"
+    process = start(*arguments, "--out", tmp_path / "m.json", "--checkpoint", saved)
+    while process.poll() is None and not saved.exists():
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert said == f"interrupted: {saved} keeps the stages done, the same command goes on from there\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_another_fit_does_not_take_the_checkpoint(slow, tmp_path):
+    arguments, _ = slow
+    saved = tmp_path / "checkpoint"
+    run(*arguments, "--checkpoint", saved, "--max-time", "0.2")
+    before = saved.read_bytes()
+    assert "seed" in refused(*arguments, "--checkpoint", saved, "--max-time", "0.2", "--seed", 7)
+    assert saved.read_bytes() == before
+
+
+def test_pipes_in_and_out(tmp_path):
+    (tmp_path / "a.csv").write_text(ROWS)
+    line = f"{sys.executable} -m ksparse.cli"
+    command = f"cat a.csv | {line} fit - --format csv --target y -k 1 --out m.json -q && cat a.csv | {line} predict m.json - --format csv"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    values = done.stdout.split("prediction\n")[1].split()
+    np.testing.assert_allclose(np.array(values, float), 3.0 * np.arange(20), atol=1e-9)
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path):
+    (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(100_000)))
+    run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    process = start("predict", tmp_path / "m.json", tmp_path / "long.csv", "--quiet")
+    assert process.stdout.readline() == "prediction\n"
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) in (0, 1)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path):
+    (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(30_000)))
+    run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    before = listing(tmp_path)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731
+    process = start("predict", tmp_path / "m.json", tmp_path / "long.csv", "--out", tmp_path / "p.csv", preexec_fn=limit)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.startswith("error: ")
+    assert len(said.splitlines()) == 1
+    assert listing(tmp_path) == before
+
+
+def test_help_starts_fast():
+    code = "import sys, ksparse.cli; print([m for m in ('numba', 'numpy', 'sklearn', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
+    assert done.stdout == "[]\n"
