@@ -32,9 +32,13 @@ class Reading(NamedTuple):
 
     def identity(self) -> dict[str, Any]:
         """What tells these data from others: names, sizes and times of the files, and the options."""
+        if self.data == "-":
+            raise ValueError(
+                "--checkpoint is for data that are there after a kill; write what the pipe brings to a file"
+            )
         top = Path(self.data)
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.is_dir() else [top]
-        stats = [(os.path.relpath(path, top.parent), path.stat()) for path in files]
+        stats = [(os.path.relpath(path, top.parent), path.stat()) for path in files if path.exists()]
         return {**self._asdict(), "data": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
 
@@ -56,11 +60,18 @@ class Rows(NamedTuple):
         """For `fit`."""
         return {} if self.weight is None else {"sample_weight": self.weight}
 
-    def said(self) -> str:
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        rows, columns = self.source.shape
+        target = self.source.target
+        return {"data": self.name, "rows": rows, "columns": columns, "target": target, "streamed": self.streamed}
+
+    def said(self, loss: str) -> str:
         """One line about the data."""
         n, d = self.source.shape
-        way = "read in blocks" if self.streamed else "in memory"
-        return f"{self.name}: {n:,} rows, {d:,} columns, {way}"
+        target = "" if self.source.target is None else f", target {self.source.target}"
+        way = "streamed" if self.streamed else "in memory"
+        return f"{self.name}: {n:,} rows, {d:,} columns, {way}{target}; {loss} loss"
 
 
 def read(reading: Reading, work: Session) -> Rows:

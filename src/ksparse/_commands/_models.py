@@ -60,6 +60,15 @@ class Settings(NamedTuple):
         )  # fmt: skip
 
 
+def learn(estimator: Any, rows: Rows, folds: int | None, ks: list[int] | None, work: Session) -> tuple[Any, Any]:
+    """The fitted model, and the cross-validation that chose its k, if there was one."""
+    if folds is None:
+        work.begin(f"fit, k = {estimator.k}")
+        return estimator.fit(rows.X, rows.y, **rows.weights), None
+    chosen = cross_validated(estimator, rows, folds, ks, work)
+    return chosen.estimator_, chosen
+
+
 def cross_validated(estimator: Any, rows: Rows, folds: int, ks: list[int] | None, work: Session) -> Any:
     """A fitted KSparse…CV."""
     from sklearn.base import is_classifier
@@ -89,12 +98,10 @@ def path_around(estimator: Any, rows: Rows, ks: list[int] | None, work: Session)
     return k_path(rows.X, rows.y, ks, estimator, **rows.weights)
 
 
-def name_columns(model: Any, rows: Rows) -> Any:
+def name_columns(model: Any, rows: Rows) -> None:
     """Rows in memory are an array without names: give the model those of the file."""
-    if rows.source.names is not None:
-        for part in {id(part): part for part in (model, getattr(model, "estimator_", model))}.values():
-            part.feature_names_in_ = np.array(rows.source.names, dtype=object)
-    return model
+    if model is not None and rows.source.names is not None:
+        model.feature_names_in_ = np.array(rows.source.names, dtype=object)
 
 
 def statuses(model: Any) -> list[Any]:
@@ -141,3 +148,15 @@ def certainty(model: Any) -> str:
         return str(found[0]).splitlines()[0]
     verdicts = [certificate.verdict for certificate in found]
     return ", ".join(f"{verdict}: {verdicts.count(verdict)} of {len(verdicts)}" for verdict in dict.fromkeys(verdicts))
+
+
+def cv_facts(chosen: Any) -> dict[str, Any]:
+    """A cross-validation for JSON."""
+    return {
+        "ks": chosen.ks_.tolist(),
+        "score": chosen.mean_score_.tolist(),
+        "standard_error": chosen.standard_error_.tolist(),
+        "best_k": chosen.best_k_,
+        "chosen_k": chosen.k_,
+        "scoring": "minus the held-out loss",
+    }

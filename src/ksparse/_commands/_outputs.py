@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from ._session import Session
 
 
 def check_outputs(data: list[str], **paths: str | None) -> dict[str, Path]:
@@ -51,3 +54,22 @@ def whole_file(path: Path) -> Iterator[Path]:
         os.replace(spare, path)
     finally:
         spare.unlink(missing_ok=True)
+
+
+@contextmanager
+def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator[None]:
+    """Around the fits and their files: stages are kept in a file, which goes once all is done."""
+    if file is None:
+        yield
+        return
+    from .._checkpoint import checkpoint
+
+    work.kept = lambda: (
+        f"{file} keeps the stages done, the same command goes on from there" if file.exists() else "nothing was written"
+    )
+    with checkpoint(file, identity) as saved:
+        if saved.resumed:
+            work.note(f"going on from {file}: {saved.resumed}")
+        yield
+    if file.exists():
+        work.note(f"{file} stays, for a fit ran out of time: the same command goes on from there")

@@ -12,19 +12,21 @@ from ._data import Rows
 from ._session import Session
 
 
-def check_share(share: float) -> float:
-    """--held-out, checked."""
+def check_report(report: str | None, share: float) -> None:
+    """Refuse a report before the work if it cannot be made."""
     if not 0 <= share <= 0.9:
         raise ValueError(f"--held-out must be a share of the rows between 0 and 0.9, got {share:g}")
-    return share
+    if report is not None:
+        need_packages("--report", "jinja2", "matplotlib")
 
 
-def check_extra() -> None:
-    """Refuse a report before the work if it cannot be written."""
+def need_packages(option: str, *packages: str) -> None:
+    """Refuse an option whose packages are not installed."""
     from importlib.util import find_spec
 
-    if any(find_spec(package) is None for package in ("jinja2", "matplotlib")):
-        raise ImportError("--report needs jinja2 and matplotlib; pip install 'ksparse[report]' brings them")
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise ImportError(f"{option} needs {missing[0]}; pip install 'ksparse[report]' brings it")
 
 
 def draw_rows(y: NDArray[Any], share: float, seed: int, classes: bool) -> NDArray[np.int64]:
@@ -36,7 +38,9 @@ def draw_rows(y: NDArray[Any], share: float, seed: int, classes: bool) -> NDArra
 
 
 def judge_held_out(estimator: Any, rows: Rows, share: float, seed: int, work: Session) -> Any:
-    """`HeldOut` of a fit with the same settings on the other rows; None if there are too few rows."""
+    """`HeldOut` of a fit with the same settings on the other rows; None without a share, or with too few rows."""
+    if share == 0:
+        return None
     from sklearn.base import clone, is_classifier
 
     from ..report import HeldOut
@@ -59,14 +63,12 @@ def judge_held_out(estimator: Any, rows: Rows, share: float, seed: int, work: Se
     return HeldOut(rows.y[held], prediction[held])
 
 
-def write_report(
-    file: Path, model: Any, rows: Rows, target: str | None, path: Any, cv: Any, held_out: Any, model_file: Path | None
-) -> None:
+def write_report(file: Path, model: Any, rows: Rows, path: Any, cv: Any, held_out: Any, model_file: str | None) -> None:
     """The page of a fit."""
     from ..report import fit_page, write_page
 
     page = fit_page(
-        model, data=rows.name, rows=len(rows.y), target=target or "y", path=path, cv=cv, held_out=held_out,
-        model_file=None if model_file is None else model_file.name,
+        model, data=rows.name, rows=len(rows.y), target=rows.source.target or "y", path=path, cv=cv, held_out=held_out,
+        model_file=model_file,
     )  # fmt: skip
     write_page(page, file)

@@ -45,6 +45,10 @@ class Session:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"notes": self.notes, "seconds": self.seconds, "peak_memory": peak_memory()}
+
     def note(self, text: str) -> None:
         """One line on stderr, once."""
         text = printable(" ".join(text.split()))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from . import _options as opt
 from . import print_json
-from ._session import Session, peak_memory, say, session
+from ._session import Session, say, session
 
 
 def fit(
@@ -62,9 +59,9 @@ def fit(
     """
     with session(not quiet) as work:
         from ._data import Reading, read
-        from ._models import Settings, certainty, cross_validated, model_facts, name_columns, path_around
-        from ._outputs import check_outputs
-        from ._page import check_extra, check_share, judge_held_out, write_report
+        from ._models import Settings, learn, name_columns, path_around
+        from ._outputs import check_outputs, kept
+        from ._page import check_report, judge_held_out, write_report
 
         files = check_outputs([data], out=out, report=report, checkpoint=checkpoint)
         settings = Settings(
@@ -76,92 +73,48 @@ def fit(
         if tried is not None and cv is None:
             raise ValueError("--ks is for --cv, which chooses among them; add --cv 5")
         if cv is not None and tried is None and k is not None:
-            tried = list(range(1, int(k) + 1))
+            tried = list(range(1, max(1, int(k)) + 1))
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"), missing.value, weights, format,
             memory,
         )  # fmt: skip
-        share = check_share(held_out)
-        if "report" in files:
-            check_extra()
+        check_report(report, held_out)
+        identity = {}
+        if checkpoint is not None:
+            beside = {"cv": cv, "ks": tried, "held_out": None if report is None else held_out}
+            identity = {**reading.identity(), **settings._asdict(), **beside}
         with work.progress():
             rows = read(reading, work)
             estimator = settings.estimator(rows, target, work)
-            identity = {**reading.identity(), **settings._asdict(), "cv": cv, "ks": tried} if checkpoint else {}
             with kept(files.get("checkpoint"), identity, work):
-                chosen = path = judged = None
-                if cv is None:
-                    work.begin(f"fit, k = {estimator.k}")
-                    model = estimator.fit(rows.X, rows.y, **rows.weights)
-                else:
-                    chosen = cross_validated(estimator, rows, cv, tried, work)
-                    model = chosen.estimator_
-                if "report" in files:
+                model, chosen = learn(estimator, rows, cv, tried, work)
+                path = judged = None
+                if report is not None:
                     path = path_around(model, rows, tried, work)
-                    judged = judge_held_out(model, rows, share, seed, work) if share else None
-                    for each in path.models:
-                        name_columns(each, rows)
-                name_columns(model if chosen is None else chosen, rows)
-                if "out" in files:
-                    work.begin("writing")
+                    judged = judge_held_out(model, rows, held_out, seed, work)
+                for each in (chosen, model, *(path.models if path else ())):
+                    name_columns(each, rows)
+                work.begin("writing")
+                if out is not None:
                     model.save(files["out"], encoding=rows.source.encoding, target=rows.source.target)
-                if "report" in files:
-                    write_report(files["report"], model, rows, target, path, chosen, judged, files.get("out"))
-        facts = {
-            "data": data,
-            "rows": rows.source.shape[0],
-            "columns": rows.source.shape[1],
-            "target": rows.source.target,
-            "streamed": rows.streamed,
-            **model_facts(model),
-            "cv": cv_facts(chosen) if chosen is not None else None,
-            "files": {name: str(path) for name, path in files.items() if name != "checkpoint"},
-            "notes": work.notes,
-            "seconds": work.seconds,
-            "peak_memory": peak_memory(),
-        }
-        if as_json:
-            print_json(facts)
-            return
-        say(f"{rows.said()}; {model.loss} loss{_target(rows.source.target)}")
-        if chosen is not None:
-            say(f"k = {model.k_} by cross-validation over {chosen.ks_[0]} to {chosen.ks_[-1]}, "
-                f"held-out loss {-chosen.mean_score_[list(chosen.ks_).index(model.k_)]:.6g}")  # fmt: skip
-        say(f"{model.summary()}\n{certainty(model)}")
-        if facts["files"]:
-            say("written: " + ", ".join(facts["files"].values()))
+                if report is not None:
+                    write_report(files["report"], model, rows, path, chosen, judged, out)
+        _tell(rows, model, chosen, {"out": out, "report": report}, work, as_json)
 
 
-@contextmanager
-def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator[None]:
-    """Around the fits and their files: stages are kept in a file, which goes once all is done."""
-    if file is None:
-        yield
+def _tell(rows: Any, model: Any, chosen: Any, files: dict[str, str | None], work: Session, as_json: bool) -> None:
+    """What was found, for machines or for people."""
+    from ._models import certainty, cv_facts, model_facts
+
+    written = {name: file for name, file in files.items() if file is not None}
+    if as_json:
+        facts = {**rows.facts(), **model_facts(model), "cv": None if chosen is None else cv_facts(chosen)}
+        print_json({**facts, "files": written, **work.facts()})
         return
-    from .._checkpoint import checkpoint
-
-    work.kept = lambda: (
-        f"{file} keeps the stages done, the same command goes on from there" if file.exists() else "nothing was written"
-    )
-    with checkpoint(file, identity) as saved:
-        if saved.resumed:
-            work.note(f"going on from {file}: {saved.resumed}")
-        yield
-    if file.exists():
-        work.note(f"{file} stays, for a fit ran out of time: the same command goes on from there")
-
-
-def cv_facts(chosen: Any) -> dict[str, Any]:
-    """A cross-validation for JSON."""
-    return {
-        "ks": chosen.ks_.tolist(),
-        "score": chosen.mean_score_.tolist(),
-        "standard_error": chosen.standard_error_.tolist(),
-        "best_k": chosen.best_k_,
-        "chosen_k": chosen.k_,
-        "scoring": "minus the held-out loss",
-    }
-
-
-def _target(name: str | None) -> str:
-    return "" if name is None else f", target {name}"
+    say(rows.said(model.loss))
+    if chosen is not None:
+        held = -chosen.mean_score_[list(chosen.ks_).index(model.k_)]
+        say(f"k = {model.k_} of {chosen.ks_[0]} to {chosen.ks_[-1]} by cross-validation, held-out loss {held:.6g}")
+    say(f"{model.summary()}\n{certainty(model)}")
+    if written:
+        say("written: " + ", ".join(written.values()))

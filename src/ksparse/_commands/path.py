@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from . import _options as opt
-from . import print_json
-from ._session import peak_memory, say, session
+from . import json_text, print_json
+from ._session import say, session
 
 CRITERIA = ("aic", "bic", "ebic")
 PICTURES = (".svg", ".png", ".pdf")
@@ -60,74 +59,70 @@ def path(
     with session(not quiet) as work:
         from ._data import Reading, read
         from ._models import Settings, cross_validated, name_columns, path_around
-        from ._outputs import check_outputs, whole_file
-        from ._page import check_extra, check_share, judge_held_out, write_report
-        from .fit import cv_facts, kept
+        from ._outputs import check_outputs, kept, whole_file
+        from ._page import check_report, judge_held_out, need_packages, write_report
 
         files = check_outputs([data], out=out, report=report, plot=plot, checkpoint=checkpoint)
-        if plot is not None and files["plot"].suffix.lower() not in PICTURES:
-            raise ValueError(f"--plot must end in {', '.join(PICTURES)}, got {plot!r}")
+        check_report(report, held_out)
+        if plot is not None:
+            if files["plot"].suffix.lower() not in PICTURES:
+                raise ValueError(f"--plot must end in {', '.join(PICTURES)}, got {plot!r}")
+            need_packages("--plot", "matplotlib")
         tried = opt.counts(ks, "--ks") or []
         settings = Settings(
-            tried[-1], None if loss is None else loss.value, opt.ridge(l2), opt.names(keep, "--keep"), positive,
-            solver, m, max_time, seed,
+            1, None if loss is None else loss.value, opt.ridge(l2), opt.names(keep, "--keep"), positive, solver, m,
+            max_time, seed,
         )  # fmt: skip
         settings.check()
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"), missing.value, weights, format,
             memory,
         )  # fmt: skip
-        share = check_share(held_out)
-        if "report" in files or "plot" in files:
-            check_extra()
+        identity = {}
+        if checkpoint is not None:
+            beside = {"cv": cv, "ks": tried, "held_out": None if report is None else held_out}
+            identity = {**reading.identity(), **settings._asdict(), **beside}
         with work.progress():
             rows = read(reading, work)
-            estimator = settings._replace(k=1).estimator(rows, target, work)
-            identity = {**reading.identity(), **settings._asdict(), "cv": cv, "ks": tried} if checkpoint else {}
+            estimator = settings.estimator(rows, target, work)
             with kept(files.get("checkpoint"), identity, work):
                 found = path_around(estimator, rows, tried, work)
-                chosen = judged = None
-                if cv is not None:
-                    chosen = name_columns(cross_validated(estimator, rows, cv, tried, work), rows)
+                chosen = None if cv is None else cross_validated(estimator, rows, cv, tried, work)
                 best = found.best() if chosen is None else chosen.estimator_
-                if "report" in files and share:
-                    alike = estimator.set_params(k=best.k)
-                    judged = judge_held_out(alike, rows, share, seed, work)
-                for model in found.models:
+                judged = None if report is None else judge_held_out(best, rows, held_out, seed, work)
+                for model in (chosen, best, *found.models):
                     name_columns(model, rows)
-                facts = {
-                    "data": data,
-                    "rows": rows.source.shape[0],
-                    "columns": rows.source.shape[1],
-                    "target": rows.source.target,
-                    "loss": estimator.loss,
-                    "path": path_rows(found),
-                    "best": {criterion: found.best(criterion).k_ for criterion in CRITERIA},
-                    "cv": None if chosen is None else cv_facts(chosen),
-                }
-                if "out" in files:
+                facts = {**rows.facts(), "loss": estimator.loss, **path_facts(found, chosen)}
+                work.begin("writing")
+                if out is not None:
                     with whole_file(files["out"]) as file:
-                        file.write_text(json.dumps(_plain(facts), indent=1) + "\n", encoding="utf-8")
-                if "plot" in files:
+                        file.write_text(json_text(facts) + "\n", encoding="utf-8")
+                if plot is not None:
                     from .._style import as_bytes
 
                     with whole_file(files["plot"]) as file:
                         file.write_bytes(as_bytes(found.plot(), files["plot"].suffix[1:].lower()))
-                if "report" in files:
-                    write_report(files["report"], best, rows, target, found, chosen, judged, None)
-        facts |= {
-            "files": {name: str(file) for name, file in files.items() if name != "checkpoint"},
-            "notes": work.notes,
-            "seconds": work.seconds,
-            "peak_memory": peak_memory(),
-        }
+                if report is not None:
+                    write_report(files["report"], best, rows, found, chosen, judged, None)
+        written = {name: file for name, file in (("out", out), ("report", report), ("plot", plot)) if file is not None}
         if as_json:
-            print_json(facts)
+            print_json({**facts, "files": written, **work.facts()})
             return
-        say(f"{rows.said()}; {estimator.loss} loss")
+        say(rows.said(estimator.loss))
         say(path_table(facts))
-        if facts["files"]:
-            say("written: " + ", ".join(facts["files"].values()))
+        if written:
+            say("written: " + ", ".join(written.values()))
+
+
+def path_facts(found: Any, chosen: Any) -> dict[str, Any]:
+    """A path for JSON, with the cross-validation of the same k, if there was one."""
+    from ._models import cv_facts
+
+    return {
+        "path": path_rows(found),
+        "best": {criterion: found.best(criterion).k_ for criterion in CRITERIA},
+        "cv": None if chosen is None else cv_facts(chosen),
+    }
 
 
 def path_rows(found: Any) -> list[dict[str, Any]]:
@@ -167,9 +162,3 @@ def path_table(facts: dict[str, Any]) -> str:
         best += [f"cv k = {facts['cv']['best_k']} ({facts['cv']['chosen_k']} within one standard error)"]
     text = table([(*row[:-1], row[-1].ljust(width)) for row in cells], 0)
     return "\n".join(line.rstrip() for line in text.splitlines()) + f"\nbest: {', '.join(best)}"
-
-
-def _plain(facts: Any) -> Any:
-    from .._json import jsonable
-
-    return jsonable(facts)

@@ -9,7 +9,7 @@ import typer
 
 from . import _options as opt
 from . import print_json
-from ._session import peak_memory, session
+from ._session import session
 
 
 def predict(
@@ -57,21 +57,11 @@ def predict(
                     write(values)
         score = judge.score()
         if as_json:
-            print_json(
-                {
-                    "model": model,
-                    "data": data,
-                    "rows": source.shape[0],
-                    "score": score or None,
-                    "files": {"out": str(file)},
-                    "notes": work.notes,
-                    "seconds": work.seconds,
-                    "peak_memory": peak_memory(),
-                }
-            )
+            done = {"model": model, "data": data, "rows": source.shape[0], "score": score or None}
+            print_json({**done, "files": {"out": out}, **work.facts()})
         elif not quiet:
             said = ", ".join(f"{name} {value:.6g}" for name, value in score.items())
             if said:
                 print(f"{said} on {source.shape[0]:,} rows", file=sys.stderr)
             if file is not None:
-                print(f"written: {file}", file=sys.stderr)
+                print(f"written: {out}", file=sys.stderr)
