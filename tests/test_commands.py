@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import os
 import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -450,3 +456,29 @@ def test_malformed_models_are_named(folder, model, tmp_path, content, message):
         assert message in refused("info", bad)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.json"]
     assert "nowhere.json" in refused("info", tmp_path / "nowhere.json")
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
+    """Those of one command in this process, those with a pipe by a shell; what is printed is what the page shows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ksparse").write_text(f'#!/bin/sh\nexec {sys.executable} -m ksparse.cli "$@"\n')
+    (tmp_path / "ksparse").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "120")
+    page = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    examples = [
+        example.split("\n", 1)
+        for block in re.findall(r"```\n(\$ .*?)```", page, flags=re.DOTALL)
+        for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    ]
+    assert len(examples) >= 8
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for command, shown in examples:
+        if command.startswith("ksparse ") and "|" not in command:
+            printed = run(*shlex.split(command)[1:]).stdout
+        else:
+            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+            printed = done.stdout
+        assert doctest.OutputChecker().check_output(shown, printed, flags), f"{command}\n{printed}"

@@ -79,29 +79,37 @@ def read(reading: Reading, work: Session) -> Rows:
     from ..sources import open_files
 
     work.begin(f"reading {reading.name}")
-    drop = reading.drop
+    columns, drop = reading.columns, reading.drop
     if reading.weights is not None:
         if reading.data == "-":
             raise ValueError("--weights reads the data twice, which a pipe does not allow; write it to a file")
         if reading.weights == reading.target:
             raise ValueError(f"--weights and --target are both {reading.weights!r}; a target cannot weigh itself")
-        drop = [*(drop or []), reading.weights]
+        if columns is None:
+            drop = [*(drop or []), reading.weights]
+        elif reading.weights in columns:
+            columns = [name for name in columns if name != reading.weights]
     source = open_files(
-        reading.data, target=reading.target, columns=reading.columns, drop=drop, missing=reading.missing,
+        reading.data, target=reading.target, columns=columns, drop=drop, missing=reading.missing,
         format=reading.format, memory=reading.memory,
     )  # fmt: skip
     if source.y is None:
         raise ValueError(f"{reading.name} says no target; name its column with --target")
-    weight = _weights(reading) if reading.weights is not None else None
+    weight = None if reading.weights is None else _weights(reading, source)
     small = source.row_bytes * source.shape[0] <= SHARE * source.memory
     return Rows(source.load() if small else source, source.y, weight, source, reading.name)
 
 
-def _weights(reading: Reading) -> Any:
+def _weights(reading: Reading, source: Any) -> Any:
+    """The column of weights, read as a target beside one column that is read anyway."""
     from ..sources import open_files
 
+    if source.encoding["kind"] != "table":
+        raise ValueError(f"--weights is for tables with names, {reading.name} has none")
+    beside = source.encoding["columns"][0]["name"]
     column = open_files(
-        reading.data, target=reading.weights, columns=[], format=reading.format, memory=reading.memory
+        reading.data, target=reading.weights, columns=[beside], missing=reading.missing, format=reading.format,
+        memory=reading.memory,
     ).y  # fmt: skip
     if column.dtype.kind not in "fiu" or not (np.isfinite(column).all() and (column >= 0).all() and column.any()):
         raise ValueError(f"--weights {reading.weights!r} must hold numbers of at least 0, not all zero")

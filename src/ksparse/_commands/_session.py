@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import signal
 import sys
 import threading
@@ -117,6 +118,9 @@ def session(show: bool) -> Iterator[Session]:
         stack.enter_context(_signals())
         try:
             yield work
+        except (ValueError, ImportError) as error:
+            kind = ImportError if isinstance(error, ImportError) else ValueError
+            raise kind(as_options(str(error))) from None
         except Interrupted as stop:
             print(f"interrupted: {work.kept()}", file=sys.stderr)
             raise typer.Exit(stop.code) from None
@@ -146,6 +150,19 @@ def _signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def as_options(text: str) -> str:
+    """What the library says of its arguments, said of options.
+
+    >>> as_options("missing='mean' imputes it, format= says what it is")
+    '--missing mean imputes it, --format says what it is'
+    """
+    return re.sub(r"\b(missing|format|memory|max_time|l2|loss)=(['\"]?)(\w*)\2", _option, text)
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')} {found[3]}".rstrip()
 
 
 def printable(text: str) -> str:
