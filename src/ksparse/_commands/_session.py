@@ -60,13 +60,12 @@ class Session:
     @contextmanager
     def progress(self) -> Iterator[None]:
         """A line that changes on a terminal, a line every ten seconds elsewhere."""
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        if not self._show or not console.is_terminal:
+        if not self._show or not sys.stderr.isatty():
             yield
             return
-        with console.status("starting") as self._status:
+        from rich.console import Console
+
+        with Console(stderr=True).status("starting") as self._status:
             try:
                 yield
             finally:
