@@ -59,7 +59,11 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "wanted"), HOSTILE, ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "")
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    HOSTILE,
+    ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "",
+)
 def test_hostile_files_are_named(tmp_path, name, content, wanted):
     if content is not None:
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -105,7 +109,9 @@ def test_names_with_html_are_text_in_the_report(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 3))
     evil = "<script>alert(1)</script>"
-    path = write_csv(tmp_path / "<b>.csv", [evil, "b", "\x1b[2Jc", "y&amp;"], np.column_stack([X, X @ [2, 1, 1]]).tolist())
+    path = write_csv(
+        tmp_path / "<b>.csv", [evil, "b", "\x1b[2Jc", "y&amp;"], np.column_stack([X, X @ [2, 1, 1]]).tolist()
+    )
     done = run("fit", path, "--target", "y&amp;", "-k", 3, "--report", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert evil not in page
@@ -121,10 +127,26 @@ def test_a_report_has_held_out_rows_a_path_and_the_curve_of_cross_validation(tmp
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 8))
     label = np.where(X[:, 1] - X[:, 4] + 0.5 * rng.standard_normal(150) > 0, "yes", "no")
-    path = write_csv(tmp_path / "a.csv", [*"abcdefgh", "y"], [[*row, t] for row, t in zip(X.tolist(), label, strict=True)])
+    path = write_csv(
+        tmp_path / "a.csv", [*"abcdefgh", "y"], [[*row, t] for row, t in zip(X.tolist(), label, strict=True)]
+    )
     report = tmp_path / "page.html"
     facts = json.loads(
-        run("fit", path, "--target", "y", "--cv", 3, "--ks", "1:4", "--report", report, "--out", tmp_path / "m.json", "--json").stdout
+        run(
+            "fit",
+            path,
+            "--target",
+            "y",
+            "--cv",
+            3,
+            "--ks",
+            "1:4",
+            "--report",
+            report,
+            "--out",
+            tmp_path / "m.json",
+            "--json",
+        ).stdout
     )
     assert facts["files"] == {"out": str(tmp_path / "m.json"), "report": str(report)}
     assert {row["feature"] for row in facts["features"]} == {"b", "e"}
@@ -153,7 +175,19 @@ def slow(tmp_path_factory):
     y = X[:, :8].sum(axis=1) + rng.standard_normal(2000)
     names = [*(f"x{j}" for j in range(60)), "y"]
     parquet.write_table(pa.table([*X.T, y], names=names), folder / "a.parquet")
-    arguments = ("fit", folder / "a.parquet", "--target", "y", "-k", 5, "--solver", "ht-svrg", "--m", 600_000, "--quiet")
+    arguments = (
+        "fit",
+        folder / "a.parquet",
+        "--target",
+        "y",
+        "-k",
+        5,
+        "--solver",
+        "ht-svrg",
+        "--m",
+        600_000,
+        "--quiet",
+    )
     run(*arguments, "--out", folder / "model.json")
     return arguments, ksparse.load(folder / "model.json")
 
@@ -242,7 +276,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
     before = listing(tmp_path)
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731
-    process = start("predict", tmp_path / "m.json", tmp_path / "long.csv", "--out", tmp_path / "p.csv", preexec_fn=limit)
+    process = start(
+        "predict", tmp_path / "m.json", tmp_path / "long.csv", "--out", tmp_path / "p.csv", preexec_fn=limit
+    )
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert said.startswith("error: ")

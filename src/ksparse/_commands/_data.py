@@ -21,7 +21,10 @@ class Reading(NamedTuple):
     target: str | None
     columns: list[str] | None
     drop: list[str] | None
+    categories: list[str] | None
     missing: str
+    na: list[str] | None
+    delimiter: str | None
     weights: str | None
     format: str | None
     memory: str
@@ -56,6 +59,12 @@ class Rows(NamedTuple):
         return self.X is self.source
 
     @property
+    def target(self) -> str | None:
+        """The name of the target; None if the file has no names."""
+        target = self.source.target
+        return f"column {target}" if isinstance(target, int) else target
+
+    @property
     def weights(self) -> dict[str, Any]:
         """For `fit`."""
         return {} if self.weight is None else {"sample_weight": self.weight}
@@ -63,13 +72,14 @@ class Rows(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """For JSON."""
         rows, columns = self.source.shape
-        target = self.source.target
-        return {"data": self.name, "rows": rows, "columns": columns, "target": target, "streamed": self.streamed}
+        return {
+            "data": self.name, "rows": rows, "columns": columns, "target": self.target, "streamed": self.streamed
+        }  # fmt: skip
 
     def said(self, loss: str) -> str:
         """One line about the data."""
         n, d = self.source.shape
-        target = "" if self.source.target is None else f", target {self.source.target}"
+        target = "" if self.target is None else f", target {self.target}"
         way = "streamed" if self.streamed else "in memory"
         return f"{self.name}: {n:,} rows, {d:,} columns, {way}{target}; {loss} loss"
 
@@ -89,12 +99,13 @@ def read(reading: Reading, work: Session) -> Rows:
             drop = [*(drop or []), reading.weights]
         elif reading.weights in columns:
             columns = [name for name in columns if name != reading.weights]
+    categories, na = reading.categories or (), reading.na or ()
     source = open_files(
-        reading.data, target=reading.target, columns=columns, drop=drop, missing=reading.missing,
-        format=reading.format, memory=reading.memory,
+        reading.data, target=reading.target, columns=columns, drop=drop, categories=categories, missing=reading.missing,
+        na=na, delimiter=reading.delimiter, format=reading.format, memory=reading.memory,
     )  # fmt: skip
-    if source.y is None:
-        raise ValueError(f"{reading.name} says no target; name its column with --target")
+    for note in source.notes:
+        work.note(note)
     weight = None if reading.weights is None else _weights(reading, source)
     small = source.row_bytes * source.shape[0] <= SHARE * source.memory
     return Rows(source.load() if small else source, source.y, weight, source, reading.name)
@@ -108,17 +119,17 @@ def _weights(reading: Reading, source: Any) -> Any:
         raise ValueError(f"--weights is for tables with names, {reading.name} has none")
     beside = source.encoding["columns"][0]["name"]
     column = open_files(
-        reading.data, target=reading.weights, columns=[beside], missing=reading.missing, format=reading.format,
-        memory=reading.memory,
+        reading.data, target=reading.weights, columns=[beside], missing=reading.missing, na=reading.na or (),
+        delimiter=reading.delimiter, format=reading.format, memory=reading.memory,
     ).y  # fmt: skip
     if column.dtype.kind not in "fiu" or not (np.isfinite(column).all() and (column >= 0).all() and column.any()):
         raise ValueError(f"--weights {reading.weights!r} must hold numbers of at least 0, not all zero")
     return column.astype(np.float64)
 
 
-def loss_for(y: Any, loss: str | None, target: str | None, work: Session) -> str:
+def loss_for(rows: Rows, loss: str | None, work: Session) -> str:
     """The loss that was asked for, or the one that suits the targets."""
-    what = "the target" if target is None else f"the target {target!r}"
+    y, what = rows.y, "the target" if rows.target is None else f"the target {rows.target!r}"
     if y.dtype.kind not in "fiub":
         labels = np.unique(y)
         if loss not in (None, "logistic", "squared_hinge"):

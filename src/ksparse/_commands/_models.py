@@ -43,12 +43,12 @@ class Settings(NamedTuple):
         if self.seed < 0:
             raise ValueError(f"--seed must be at least 0, got {self.seed}")
 
-    def estimator(self, rows: Rows, target: str | None, work: Session) -> Any:
+    def estimator(self, rows: Rows, work: Session) -> Any:
         """The estimator that these options and targets ask for, not yet fitted."""
         from ..estimators import KSparseClassifier, KSparseRegressor
         from ..solvers import HTSVRG
 
-        loss = loss_for(rows.y, self.loss, target, work)
+        loss = loss_for(rows, self.loss, work)
         kept, d = kept_columns(self.keep, rows.source), rows.source.shape[1]
         k: Any = int(self.k) if float(self.k).is_integer() else self.k
         if k > d - len(kept or ()):

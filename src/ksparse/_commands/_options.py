@@ -30,13 +30,13 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2); - reads a pipe.",
+        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2), .npy, .npz; - is a pipe.",
     ),
 ]
 Target = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="The column to predict; a LIBSVM file has its own.", rich_help_panel=READING
+        metavar="NAME", help="The column to predict, the last by default; LIBSVM files have their own.", rich_help_panel=READING
     ),
 ]  # fmt: skip
 Columns = Annotated[
@@ -51,13 +51,31 @@ MissingValues = Annotated[
         rich_help_panel=READING,
     ),
 ]
+Categories = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B", help="Columns of numbers that are categories; those of text always are.", rich_help_panel=READING
+    ),
+]
+NotThere = Annotated[
+    str | None,
+    typer.Option("--na", metavar="?,none", help="More texts that mean a missing value.", rich_help_panel=READING),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER", help="Between the fields of a CSV file; the comma by default.", rich_help_panel=READING
+    ),
+]
 Weights = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="A column with a weight a row; it is no feature.", rich_help_panel=READING),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(help="csv, tsv, parquet, arrow or libsvm; by the name's end by default.", rich_help_panel=READING),
+    typer.Option(
+        help="csv, tsv, parquet, arrow, libsvm, npy or npz; by the name's end by default.", rich_help_panel=READING
+    ),
 ]
 Memory = Annotated[
     str,

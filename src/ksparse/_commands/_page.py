@@ -68,7 +68,7 @@ def write_report(file: Path, model: Any, rows: Rows, path: Any, cv: Any, held_ou
     from ..report import fit_page, write_page
 
     page = fit_page(
-        model, data=rows.name, rows=len(rows.y), target=rows.source.target or "y", path=path, cv=cv, held_out=held_out,
+        model, data=rows.name, rows=len(rows.y), target=rows.target or "y", path=path, cv=cv, held_out=held_out,
         model_file=model_file,
     )  # fmt: skip
     write_page(page, file)

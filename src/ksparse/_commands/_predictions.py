@@ -33,9 +33,9 @@ def open_like(model: Any, name: str, data: str, format: str | None, memory: str)
     if encoding is not None:
         source = Files.like(data, narrowed(encoding, set(wanted)), format=format, memory=memory)
     elif wanted:
-        source = open_files(data, columns=wanted, format=format, memory=memory)
+        source = open_files(data, target=False, columns=wanted, format=format, memory=memory)
     else:
-        source = open_files(data, format=format, memory=memory)
+        source = open_files(data, target=False, format=format, memory=memory)
         if source.shape[1] != model.n_features_in_:
             raise ValueError(
                 f"{name} knows no names of columns, so {data} must have its {model.n_features_in_} columns in their "

@@ -157,7 +157,7 @@ def as_options(text: str) -> str:
     >>> as_options("missing='mean' imputes it, format= says what it is")
     '--missing mean imputes it, --format says what it is'
     """
-    return re.sub(r"\b(missing|format|memory|max_time|l2|loss)=(['\"]?)(\w*)\2", _option, text)
+    return re.sub(r"\b(missing|format|memory|max_time|l2|loss|drop|categories)=(['\"]?)(\w*)\2", _option, text)
 
 
 def _option(found: re.Match[str]) -> str:

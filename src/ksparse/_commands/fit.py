@@ -38,7 +38,10 @@ def fit(
     seed: opt.Seed = 0,
     columns: opt.Columns = None,
     drop: opt.Drop = None,
+    categories: opt.Categories = None,
     missing: opt.MissingValues = opt.Missing.error,
+    na: opt.NotThere = None,
+    delimiter: opt.Delimiter = None,
     weights: opt.Weights = None,
     format: opt.Format = None,
     memory: opt.Memory = "1GB",
@@ -75,8 +78,8 @@ def fit(
         if cv is not None and tried is None and k is not None:
             tried = list(range(1, max(1, int(k)) + 1))
         reading = Reading(
-            data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"), missing.value, weights, format,
-            memory,
+            data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
+            opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format, memory,
         )  # fmt: skip
         check_report(report, held_out)
         identity = {}
@@ -85,7 +88,7 @@ def fit(
             identity = {**reading.identity(), **settings._asdict(), **beside}
         with work.progress():
             rows = read(reading, work)
-            estimator = settings.estimator(rows, target, work)
+            estimator = settings.estimator(rows, work)
             with kept(files.get("checkpoint"), identity, work):
                 model, chosen = learn(estimator, rows, cv, tried, work)
                 path = judged = None
@@ -96,7 +99,7 @@ def fit(
                     name_columns(each, rows)
                 work.begin("writing")
                 if out is not None:
-                    model.save(files["out"], encoding=rows.source.encoding, target=rows.source.target)
+                    model.save(files["out"], encoding=rows.source.encoding, target=rows.target)
                 if report is not None:
                     write_report(files["report"], model, rows, path, chosen, judged, out)
         _tell(rows, model, chosen, {"out": out, "report": report}, work, as_json)

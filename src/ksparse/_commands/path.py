@@ -36,7 +36,10 @@ def path(
     seed: opt.Seed = 0,
     columns: opt.Columns = None,
     drop: opt.Drop = None,
+    categories: opt.Categories = None,
     missing: opt.MissingValues = opt.Missing.error,
+    na: opt.NotThere = None,
+    delimiter: opt.Delimiter = None,
     weights: opt.Weights = None,
     format: opt.Format = None,
     memory: opt.Memory = "1GB",
@@ -75,8 +78,8 @@ def path(
         )  # fmt: skip
         settings.check()
         reading = Reading(
-            data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"), missing.value, weights, format,
-            memory,
+            data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
+            opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format, memory,
         )  # fmt: skip
         identity = {}
         if checkpoint is not None:
@@ -84,7 +87,7 @@ def path(
             identity = {**reading.identity(), **settings._asdict(), **beside}
         with work.progress():
             rows = read(reading, work)
-            estimator = settings.estimator(rows, target, work)
+            estimator = settings.estimator(rows, work)
             with kept(files.get("checkpoint"), identity, work):
                 found = path_around(estimator, rows, tried, work)
                 chosen = None if cv is None else cross_validated(estimator, rows, cv, tried, work)

@@ -50,6 +50,8 @@ def predict(
             work.begin(f"reading {data}")
             reader = open_like(loaded, model, data, format, memory)
             source = reader.source
+            for note in source.notes:
+                work.note(note)
             judge = Judge(loaded, source.y, work)
             names = [str(c) for c in loaded.classes_] if proba else output_names(loaded)
             with writing(file, names, source.shape[0]) as write:
