@@ -87,7 +87,7 @@ def model(folder):
 # --- fit -------------------------------------------------------------------------------------------------------------
 def test_fit_prints_the_features_and_their_certificate(folder):
     done = run("fit", folder / "diabetes.csv", "--target", "progression", "-k", 3)
-    assert done.stdout.startswith("diabetes.csv: 442 rows, 10 columns, in memory; squared loss, target progression\n")
+    assert done.stdout.startswith("diabetes.csv: 442 rows, 10 columns, in memory, target progression; squared loss\n")
     assert re.search(r"^bmi +603\.\d+ ", done.stdout, flags=re.MULTILINE)
     assert "swap-optimal: no exchange of a chosen feature for another lowers the objective" in done.stdout
     assert "written" not in done.stdout
@@ -174,7 +174,7 @@ def test_cross_validation_chooses_k(folder):
     np.testing.assert_allclose(facts["cv"]["score"], same.mean_score_)
     assert facts["cv"]["ks"] == list(range(1, 11))
     done = run("fit", folder / "diabetes.csv", "--target", "progression", "--cv", 3, "-k", 2)
-    assert "k = 2 by cross-validation over 1 to 2" in done.stdout
+    assert "k = 2 of 1 to 2 by cross-validation" in done.stdout
     assert "--ks is for --cv" in refused("fit", folder / "diabetes.csv", "--target", "progression", "--ks", "1:3")
 
 
@@ -227,7 +227,7 @@ def test_a_fit_that_is_not_done_is_noted(folder):
         (("--solver", "magic"), "--solver must be one of 'auto', 'ht-svrg'"),
         (("--m", "5"), "--m is for --solver ht-svrg"),
         (("--l2", "much"), "--l2 must be 'auto' or a number, got 'much'"),
-        (("--l2", "-1"), "l2 must be at least 0"),
+        (("--l2", "-1"), "l2 must be a finite number of at least 0"),
         (("--cv", "1"), "--cv must be at least 2 folds"),
         (("--cv", "500"), "--cv must be at most the 442 rows"),
         (("--cv", "5", "--ks", "3:x"), "--ks must be whole numbers from 1 on"),
@@ -393,7 +393,9 @@ def test_libsvm_counts_columns_as_in_the_fit(folder, tmp_path):
     found = np.array(run("predict", out, tmp_path / "short.svm").stdout.split()[1:], float)
     np.testing.assert_allclose(found, KSparseRegressor(k=3).fit(*load_diabetes(return_X_y=True)).predict(X), rtol=1e-9)
     (tmp_path / "wide.svm").write_text("1 1:1 12:3\n")
-    assert "wide.svm" in refused("predict", out, tmp_path / "wide.svm")
+    assert (
+        "note: wide.svm: 1 numbers stand in columns behind the 10" in run("predict", out, tmp_path / "wide.svm").stderr
+    )
     (tmp_path / "zero.svm").write_text("1 0:1 3:3\n")
     assert "zero.svm" in refused("predict", out, tmp_path / "zero.svm")
 

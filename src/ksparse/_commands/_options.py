@@ -30,15 +30,18 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2), .npy, .npz; - is a pipe.",
+        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2), .npy or .npz; - is a "
+        "pipe.",
     ),
 ]
 Target = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="The column to predict, the last by default; LIBSVM files have their own.", rich_help_panel=READING
+        metavar="NAME",
+        help="The column to predict, the last by default; LIBSVM files have their own.",
+        rich_help_panel=READING,
     ),
-]  # fmt: skip
+]
 Columns = Annotated[
     str | None,
     typer.Option(metavar="A,B", help="Use these columns only; all by default.", rich_help_panel=READING),

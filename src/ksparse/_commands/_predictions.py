@@ -26,11 +26,16 @@ def open_like(model: Any, name: str, data: str, format: str | None, memory: str)
     Only the columns that the model uses are looked for.
     """
     from ..sources import Files, open_files
+    from ..sources._encoding import check_encoding
 
     used = used_columns(model)
     encoding, known = getattr(model, "encoding_", None), getattr(model, "feature_names_in_", None)
     wanted = [] if known is None else [str(known[j]) for j in used]
     if encoding is not None:
+        try:
+            check_encoding(encoding)
+        except ValueError as error:
+            raise ValueError(f"{name} is not a model that can be read: {error}") from None
         source = Files.like(data, narrowed(encoding, set(wanted)), format=format, memory=memory)
     elif wanted:
         source = open_files(data, target=False, columns=wanted, format=format, memory=memory)

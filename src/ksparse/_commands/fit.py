@@ -79,7 +79,8 @@ def fit(
             tried = list(range(1, max(1, int(k)) + 1))
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
-            opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format, memory,
+            opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format,
+            memory,
         )  # fmt: skip
         check_report(report, held_out)
         identity = {}

@@ -29,7 +29,8 @@ def info(
             print_json(facts)
             return
         lines = [(name.replace("_", " "), _short(value)) for name, value in facts.items() if name not in HIDDEN]
-        say(table([line for line in lines if line[1]], 2))
+        shown = table([line for line in lines if line[1]], 2)
+        say("\n".join(line.rstrip() for line in shown.splitlines()))
         say(f"\n{loaded.summary()}")
 
 

@@ -79,7 +79,8 @@ def path(
         settings.check()
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
-            opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format, memory,
+            opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format,
+            memory,
         )  # fmt: skip
         identity = {}
         if checkpoint is not None:
