@@ -30,8 +30,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2), .npy or .npz; - is a "
-        "pipe.",
+        help="A file or a folder of files: Parquet, Arrow, CSV, TSV, LIBSVM (text also .gz, .bz2), .npy or .npz; - is "
+        "a pipe.",
     ),
 ]
 Target = Annotated[
