@@ -43,7 +43,7 @@ EXTRA = {
     "_progress": {"rich"},
     "_commands": {"typer"},
     "cli": {"typer"},
-    "sources": {"sklearn"},
+    "sources": {"dask", "distributed", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
     "paper": {"jinja2", "matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 MEMORY = 1 << 30  # bytes that work on a source may take
 AHEAD = 1  # blocks read before they are wanted
+BLOCK = 1 << 24  # bytes
 SHARE_OF_BLOCKS, SHARE_OF_SAMPLE, SHARE_OF_COLUMNS = 1 / 4, 1 / 4, 1 / 2  # of that memory
 
 
@@ -83,8 +84,10 @@ class Source:
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block such that those in flight fit their share of the memory."""
-        return max(1, int(self.memory * SHARE_OF_BLOCKS) // ((AHEAD + 3) * self.row_bytes))
+        """Rows of a block: few enough that it stays in the cache until it is used, and that those in flight fit their
+        share of the memory; enough that sums of d numbers are small beside it."""
+        share = int(self.memory * SHARE_OF_BLOCKS) // (AHEAD + 3)
+        return max(1, min(share, max(BLOCK, 128 * self.shape[1])) // self.row_bytes)
 
     @property
     def sample_rows(self) -> int:

@@ -108,11 +108,11 @@ def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
 
 @app.command()
 def plan(
-    data: Annotated[Path, typer.Argument(help="A .csv, .tsv, .svm (also .gz, .bz2) or .npz file.")],
+    data: Annotated[
+        Path, typer.Argument(help="A .parquet, .arrow, .csv, .svm (text also .gz, .bz2), .npy or .npz file.")
+    ],
     K: Annotated[int, typer.Option("-K", help="A guess of how many features matter.")],
-    target: Annotated[
-        str | None, typer.Option(help="The column of a CSV file to predict; the last by default.")
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="The column of a table to predict; the last by default.")] = None,
     loss: Annotated[Loss, typer.Option(help="The loss; two labels become -1 and +1.")] = Loss.squared,
     l2: Annotated[float, typer.Option(help="The ridge.")] = 0.0,
     radius: Annotated[float, typer.Option(help="The largest norm of a solution.")] = math.inf,
@@ -130,10 +130,11 @@ def plan(
     with errors():
         from . import theory
         from ._progress import progress
-        from .sources import read_table
+        from .sources import open_files
 
-        table = read_table(data, target)
-        A, y = table.A, _labels(table.y, loss)
+        with open_files(data, target=target) as rows:
+            A, y = rows.load(), _labels(rows.y, loss)
+        d = A.shape[1]
         if standardize:
             from .estimators._scaling import Scaling
 
@@ -146,7 +147,7 @@ def plan(
     if as_json:
         print_json(chosen.to_dict())
     else:
-        print(f"{data.name}: {y.size} rows, {len(table.names)} columns{', standardized' * standardize}")
+        print(f"{data.name}: {y.size} rows, {d} columns{', standardized' * standardize}")
         print(str(chosen))
 
 
@@ -157,6 +158,8 @@ def _labels(y: Any, loss: Loss) -> Any:
     classes = np.unique(y)
     if loss in (Loss.logistic, Loss.squared_hinge) and classes.size == 2:
         return np.where(y == classes[1], 1.0, -1.0)
+    if y.dtype.kind == "U":
+        raise ValueError(f"the target must be numbers for the {loss.value} loss, got text such as {str(y[0])!r}")
     return y - y.mean() if loss in (Loss.squared, Loss.huber) else y
 
 

@@ -242,12 +242,9 @@ def as_scipy(rows: CSR) -> Any:
     return sparse.csr_array((rows.data, *signed), shape=shape_of(rows))
 
 
-def _explain_infinite(rows: Rows, i: int) -> None:
-    if isinstance(rows, CSR):
-        part = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
-        columns, values = rows.indices[part], rows.data[part]
-    else:
-        columns, values = np.arange(rows.shape[1]), rows[i]
+def _explain_infinite(row: Rows, i: int) -> None:
+    """Say what is wrong with row i, which is all that `row` holds."""
+    columns, values = (row.indices, row.data) if isinstance(row, CSR) else (np.arange(row.shape[1]), row[0])
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         at, what = columns[bad[0]], values[bad[0]]

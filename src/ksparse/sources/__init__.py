@@ -13,10 +13,10 @@ from .._source import Times as Times
 
 if TYPE_CHECKING:
     from .blocks import Blocks as Blocks
-    from .files import Table as Table
-    from .files import read_table as read_table
+    from .files import Files as Files
+    from .files import open_files as open_files
 
-_HOME = {"Blocks": "blocks", "Table": "files", "read_table": "files"}
+_HOME = {"Blocks": "blocks", "Files": "files", "open_files": "files"}
 
 __all__ = ["Source", "Times", "as_source", *_HOME]
 

@@ -1,151 +1,228 @@
-"""Tables from files: CSV, NumPy's .npz and LIBSVM, read whole."""
+"""Rows from files, in blocks: Parquet, Arrow, CSV, LIBSVM and NumPy's own."""
 
 from __future__ import annotations
 
-import bz2
-import csv
-import gzip
-import zipfile
-import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import as_real
-
-TEXT = (".csv", ".tsv")
-LIBSVM = (".svm", ".svmlight", ".libsvm")
-BROKEN = (ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile, csv.Error)
-PACKED = {".gz": gzip.open, ".bz2": bz2.open}
-
-
-class Table(NamedTuple):
-    """Rows, targets and the names of the columns."""
-
-    A: Any
-    y: NDArray[np.float64]
-    names: list[str]
+from .._source import MEMORY, Source
+from .._validate import check_choice, check_flag
+from ._encoding import MISSING, check_encoding, table_encoding
+from ._inputs import find_inputs
+from ._memory import check_memory
+from ._open_matrix import like_matrix, open_matrix
+from ._open_table import Wish, open_table
+from ._opened import Means, Opened, check_cache
 
 
-def read_table(path: str | Path, target: str | None = None) -> Table:
-    """Read rows and targets from a file.
+class Files(Source):
+    """Rows of files, read in blocks as often as they are wanted; made by `open_files`.
+
+    Attributes
+    ----------
+    names : list of str or None
+        Of the columns, a category as ``colour=red``; None for formats without names.
+    y : array or None
+        The targets: numbers, or labels as text.
+    target : str, int or None
+        Where they come from.
+    encoding : dict
+        How columns became numbers, in plain JSON: `Files.like` reads another file the same way.
+    notes : list of str
+        What a reader should know: values that were not known, columns that were left out.
+    """
+
+    def __init__(self, opened: Opened, means: Means) -> None:
+        rows = opened.rows
+        super().__init__(
+            rows.shape, getattr(rows, "dtype", np.float64), sparse=hasattr(rows, "entries"),
+            entries=getattr(rows, "entries", None), names=getattr(rows, "names", None), y=opened.y, memory=means.memory,
+        )  # fmt: skip
+        self.target, self.encoding, self.notes = opened.target, opened.encoding, opened.notes
+        self._rows, self._spool, self._room = rows, opened.spool, means.room
+
+    def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
+        if self._rows is None:
+            raise ValueError("these files have been closed: open them again")
+        return self._rows.blocks(columns, self._room)
+
+    def close(self) -> None:
+        """Forget the rows and remove what was kept of them; without it that happens when nobody uses them any more."""
+        self._rows = None
+        if self._spool is not None:
+            self._spool.close()
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        return f"Files({n} rows, {d} columns{', sparse' * self.sparse}, target={self.target!r})"
+
+    @staticmethod
+    def like(
+        path: Any,
+        encoding: dict[str, Any],
+        *,
+        target_optional: bool = True,
+        format: str | None = None,
+        cache: bool | str | Path = True,
+        memory: int | str = MEMORY,
+    ) -> Files:
+        """Open another file so that its columns mean the same.
+
+        A column that is not there is an error; columns that are not needed are left out; a category that is not known
+        becomes zeros, which `notes` tells.
+
+        Parameters
+        ----------
+        path, format, cache, memory
+            As for `open_files`.
+        encoding : dict
+            `Files.encoding` of the file that a model was fitted on.
+        target_optional : bool
+            Whether the file may lack the target (or some of its values); then `y` is None.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from ksparse.sources import Files, open_files
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.csv").write_text("size,colour,price\\n1,red,3\\n2,blue,4\\n")
+        ...     _ = Path(folder, "b.csv").write_text("colour,size\\nred,5\\ngreen,6\\n")
+        ...     encoding = open_files(Path(folder, "a.csv")).encoding
+        ...     other = Files.like(Path(folder, "b.csv"), encoding)
+        ...     print(other.names, other.notes, other.load().tolist())
+        ['size', 'colour=blue', 'colour=red'] ["b.csv: column 'colour': 'green' (1 row) is none of the known categories
+        and becomes zeros"] [[5.0, 0.0, 1.0], [6.0, 0.0, 0.0]]
+        """
+        encoding, means = check_encoding(encoding), Means(check_memory(memory), check_cache(cache))
+        check_flag(target_optional, "target_optional")
+        known = table_encoding(encoding) if encoding["kind"] == "table" else None
+        kind, files = find_inputs(path, format, means.folder)
+        if _family(kind) != encoding["kind"]:
+            raise ValueError(
+                f"{files[0].name} is {_WORDS[_family(kind)]}, but the model's data were {_WORDS[encoding['kind']]}: "
+                "columns cannot be matched"
+            )
+        if known is None:
+            return Files(like_matrix(kind, files, encoding, means), means)
+        wish = Wish(missing=known.missing, na=known.na, delimiter=known.delimiter)
+        return Files(open_table(kind, files, wish, means, known, target_optional), means)
+
+
+def open_files(
+    path: Any,
+    *,
+    target: str | int | bool | Path | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    categories: Sequence[str] = (),
+    missing: str = "error",
+    na: Sequence[str] = (),
+    delimiter: str | None = None,
+    zero_based: bool | str = "auto",
+    format: str | None = None,
+    cache: bool | str | Path = True,
+    memory: int | str = MEMORY,
+) -> Files:
+    """Open a file, or a folder of files of one format in the order of their names, as rows in blocks.
 
     Parameters
     ----------
     path : str or Path
-        ``.csv`` or ``.tsv`` with a header, ``.svm``/``.svmlight``/``.libsvm``, each also with ``.gz`` or ``.bz2``
-        behind it, or ``.npz`` with the arrays A (or X) and y.
-    target : str, optional
-        The column of a CSV file to predict, the last by default.
+        ``.parquet``; ``.arrow`` or ``.feather``; ``.csv`` or ``.tsv`` with a header; ``.svm``, ``.svmlight`` or
+        ``.libsvm``; ``.npy`` with a matrix; ``.npz`` with the arrays A (or X) and y.  Text also in ``.gz`` or ``.bz2``.
+        "-" is the standard input (CSV, LIBSVM, or a stream of Arrow), for which `format` must be given.
+    target : str, int, Path or False, optional
+        The column to predict, the last by default; False for none.  For .npy files a column's number or another .npy
+        file.  LIBSVM and .npz files have theirs.
+    columns : list of str, optional
+        The columns to use, all by default.
+    drop : list of str, optional
+        Columns to leave out.
+    categories : list of str
+        Columns of numbers that are categories nevertheless.  Text, dictionaries and booleans always are: each of their
+        values becomes a column of zeros and ones, such as ``colour=red``.
+    missing : {"error", "mean", "zero"}
+        What to do with missing values (NaN, NULL, an empty field, "NA"): refuse them with their place, or put the
+        column's mean or zero there.  A missing category is then zero in all columns of its values.
+    na : list of str
+        Further texts of a CSV file that mean a missing value, such as "?".
+    delimiter : str, optional
+        Of a CSV file, if it is another than the comma (.csv) or the tabulator (.tsv).
+    zero_based : bool or "auto"
+        Whether the columns of a LIBSVM file count from 0; "auto": if there is a column 0 anywhere.
+    format : str, optional
+        "parquet", "arrow", "csv", "tsv", "libsvm", "npy" or "npz", if the name does not tell.
+    cache : bool or path
+        Text is parsed once: what does not fit into a quarter of the memory goes to a temporary file without a name,
+        in this folder if one is given.  False: it is parsed in every pass.
+    memory : int or str
+        What work on the rows may take, such as 2**30 or "1GB".
+
+    Returns
+    -------
+    Files
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ksparse.sources import open_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = Path(folder, "houses.csv")
+    ...     _ = table.write_text("size,colour,price\\n1,red,3\\n2.5,blue,4\\n,red,5\\n")
+    ...     houses = open_files(table, target="price", missing="mean")
+    >>> houses.names, houses.y.tolist()
+    (['size', 'colour=blue', 'colour=red'], [3.0, 4.0, 5.0])
+    >>> houses.load()
+    array([[1.  , 0.  , 1.  ],
+           [2.5 , 1.  , 0.  ],
+           [1.75, 0.  , 1.  ]])
     """
-    path = Path(path)
-    if not path.exists() or path.is_dir():
-        raise ValueError(
-            f"DATA must be a file, got {str(path)!r}, which {'is a folder' if path.is_dir() else 'is not there'}"
+    means = Means(check_memory(memory), check_cache(cache))
+    check_choice(missing, "missing", MISSING)
+    if zero_based != "auto":
+        check_flag(zero_based, "zero_based")
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise ValueError(f"delimiter must be one character, got {delimiter!r}")
+    lists = {"columns": columns, "drop": drop, "categories": categories, "na": na}
+    chosen: dict[str, Any] = {name: _names(value, name) for name, value in lists.items()}
+    kind, files = find_inputs(path, format, means.folder)
+    if _family(kind) == "table":
+        if not (target is None or target is False or isinstance(target, str)):
+            raise ValueError(f"target must be the name of a column, got {target!r}")
+        return Files(
+            open_table(kind, files, Wish(target, missing=missing, delimiter=delimiter, **chosen), means), means
         )
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes[-1] if suffixes and suffixes[-1] in PACKED else ""
-    kind = suffixes[-1 - bool(packed)] if len(suffixes) > bool(packed) else ""
-    if kind in TEXT:
-        return _read_text(path, packed, "," if kind == ".csv" else "\t", target)
-    if target is not None:
-        raise ValueError(f"--target is for CSV files, got it with {path.name}")
-    if kind in LIBSVM:
-        return _read_libsvm(path)
-    if kind == ".npz" and not packed:
-        return _read_npz(path)
-    known = ", ".join((*TEXT, *LIBSVM, ".npz"))
-    raise ValueError(f"DATA must end in one of {known} (text also in .gz or .bz2), got {path.name!r}")
+    given = [name for name, value in chosen.items() if value]
+    given += ["missing"] * (missing != "error") + ["delimiter"] * (delimiter is not None)
+    if given:
+        raise ValueError(
+            f"{given[0]} is for files with named columns (Parquet, Arrow, CSV), got it with {files[0].name}"
+        )
+    return Files(open_matrix(kind, files, target, zero_based, means), means)
 
 
-def _read_text(path: Path, packed: str, delimiter: str, target: str | None) -> Table:
-    opened: Any = PACKED.get(packed, open)
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            names = [name.strip() for name in next(csv.reader([lines.readline()], delimiter=delimiter), [])]
-            at = _target(names, target)
-            text = [line for line in lines if line.strip()]
-    except (*BROKEN, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from None
-    if not text:
-        raise ValueError(f"{path.name} cannot be read: there are no rows behind the header")
-    try:
-        values = np.loadtxt(text, delimiter=delimiter, ndmin=2, comments=None, quotechar='"')
-    except ValueError as error:
-        raise ValueError(f"{path.name} cannot be read: {error} (rows count from 0, behind the header)") from None
-    if values.shape[1] != len(names):
-        raise ValueError(f"{path.name} has {len(names)} names in its header, but rows of {values.shape[1]} numbers")
-    return _finite(Table(np.delete(values, at, axis=1), values[:, at], names[:at] + names[at + 1 :]), path)
+_WORDS = {"table": "a table with names of columns", "libsvm": "in LIBSVM format", "array": "a matrix of NumPy"}
 
 
-def _target(names: list[str], target: str | None) -> int:
-    """Which column is the target; names that cannot be names are refused."""
-    if len(names) < 2:
-        raise ValueError("a header with at least two columns is needed")
-    if len(set(names)) < len(names):
-        raise ValueError(f"the column {next(name for name in names if names.count(name) > 1)!r} is there twice")
-    if all(_is_number(name) for name in names):
-        raise ValueError("its first line holds numbers only; a header with the names of the columns is needed")
-    if target is not None and target not in names:
-        raise ValueError(f"there is no column {target!r}; there are {', '.join(map(repr, names[:10]))}")
-    return len(names) - 1 if target is None else names.index(target)
+def _family(kind: str) -> str:
+    return {"libsvm": "libsvm", "npy": "array", "npz": "array"}.get(kind, "table")
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_libsvm(path: Path) -> Table:
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        A, y = load_svmlight_file(str(path))
-    except BROKEN as error:
-        raise ValueError(f"{path.name} cannot be read as LIBSVM: {error}") from None
-    if 0 in A.shape:
-        raise ValueError(f"{path.name} cannot be read as LIBSVM: it holds {A.shape[0]} rows and {A.shape[1]} columns")
-    return _finite(Table(A, y, [f"x{j}" for j in range(A.shape[1])]), path)
-
-
-def _read_npz(path: Path) -> Table:
-    try:
-        with open(path, "rb") as file:
-            arrays = np.load(file)
-            if not hasattr(arrays, "files"):
-                raise ValueError("it holds a single array; it must hold A (or X) and y")
-            name = next((name for name in ("A", "X") if name in arrays.files), None)
-            if name is None or "y" not in arrays.files:
-                raise ValueError(
-                    f"it must hold the arrays A (or X) and y, it holds {', '.join(arrays.files) or 'none'}"
-                )
-            A, y = as_real(arrays[name], name), as_real(arrays["y"], "y")
-    except BROKEN as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from None
-    if A.ndim != 2 or 0 in A.shape or y.shape != (A.shape[0],):
-        raise ValueError(f"{path.name} must hold a matrix and a number a row, got shapes {A.shape} and {y.shape}")
-    A = A.astype(np.float64, copy=False)
-    return _finite(Table(A, y.astype(np.float64), [f"x{j}" for j in range(A.shape[1])]), path)
-
-
-def _finite(table: Table, path: Path) -> Table:
-    """The table, if all its numbers are finite."""
-    if hasattr(table.A, "tocoo"):
-        stored = table.A.tocoo()
-        bad = np.flatnonzero(~np.isfinite(stored.data))
-        places = [(int(stored.row[i]), int(stored.col[i])) for i in bad[:1]]
-    else:
-        places = [(int(i), int(j)) for i, j in np.argwhere(~np.isfinite(table.A))[:1]]
-    if places:
-        row, column = places[0]
-        what = f"in row {row} (from 0), column {table.names[column]!r}"
-    elif not np.isfinite(table.y).all():
-        what = f"in the target of row {int(np.flatnonzero(~np.isfinite(table.y))[0])} (from 0)"
-    else:
-        return table
-    raise ValueError(f"{path.name} holds a number that is missing or infinite {what}; remove or impute it first")
+def _names(value: Any, name: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{name} must be a list of names, got {value!r}")
+    return tuple(value)

@@ -1,0 +1,186 @@
+"""Which files a path means, of which format, and how they are opened."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .._validate import check_choice
+from ._spool import Shelf
+
+ENDINGS = {
+    ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".csv": "csv", ".tsv": "tsv", ".svm": "libsvm",
+    ".svmlight": "libsvm", ".libsvm": "libsvm", ".npy": "npy", ".npz": "npz",
+}  # fmt: skip
+FORMATS = tuple(dict.fromkeys(ENDINGS.values()))
+TEXT = ("csv", "tsv", "libsvm")
+PIPED = (*TEXT, "arrow")
+PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+BROKEN = (ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile)
+
+
+class Input:
+    """A file, or what came through a pipe, that can be opened as often as wanted."""
+
+    def __init__(self, path: Path, packed: str = "") -> None:
+        self.path, self.name, self.packed = path, path.name, packed
+        self._stamp = self._look()
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise ValueError(f"{self.name} cannot be read: {error.strerror}") from None
+        return found.st_size, found.st_mtime_ns
+
+    def open(self) -> Any:
+        """Its bytes from the start, unpacked."""
+        return PACKED.get(self.packed, open)(self.path, "rb")
+
+    def open_native(self) -> Any:
+        """The same as a stream of Arrow's, which needs no Python to be read."""
+        packing = {".gz": "gzip", ".bz2": "bz2"}.get(self.packed)
+        return import_arrow().input_stream(str(self.path), compression=packing)
+
+    def check_same(self) -> None:
+        """Refuse a file that is no longer what it was when it was opened."""
+        if self._look() != self._stamp:
+            raise ValueError(f"{self.name} has changed since it was opened: open it again")
+
+
+class Pipe(Input):
+    """The standard input, copied to a temporary file so that it can be read again."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.path, self.name, self.packed = Path("-"), "the standard input", ""
+        self._shelf = Shelf(folder)
+        stream = getattr(sys.stdin, "buffer", sys.stdin)
+        while piece := stream.read(1 << 20):
+            self._shelf.write(piece)
+
+    def open(self) -> Any:
+        return io.BufferedReader(_Reading(self._shelf), 1 << 16)
+
+    def open_native(self) -> Any:
+        return import_arrow().PythonFile(self.open(), mode="r")
+
+    def check_same(self) -> None:
+        return None
+
+
+class _Reading(io.RawIOBase):
+    """A file over the bytes of a shelf, with a place of its own."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._at = shelf, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._shelf.size)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._shelf.read(self._at, len(buffer))
+        buffer[: len(got)] = got
+        self._at += len(got)
+        return len(got)
+
+
+def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tuple[str, list[Input]]:
+    """The format and the files of a path: one, all of a folder in the order of their names, or the standard input."""
+    if format is not None:
+        check_choice(format, "format", FORMATS)
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"path must be the path of a file or a folder, got {type(path).__name__}")
+    if str(path) == "-":
+        if format not in PIPED:
+            got = "none" if format is None else repr(format)
+            raise ValueError(
+                f"format must be given to read the standard input, one of {', '.join(map(repr, PIPED))}; got {got}"
+            )
+        return format, [Pipe(folder)]
+    path = Path(path)
+    if not os.path.lexists(path):
+        raise ValueError(f"{str(path)!r} is not there: give a file, a folder of files, or - for the standard input")
+    if not path.is_dir():
+        kind, packed = _known(path.name, format)
+        return kind, [_checked(Input(path, packed))]
+    try:
+        names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith((".", "_")))
+    except OSError as error:
+        raise ValueError(f"the folder {path.name} cannot be read: {error.strerror}") from None
+    found = [(path / name, *_known(name, format)) for name in names if _ending(name)[0] or format]
+    found = [(file, kind, packed) for file, kind, packed in found if file.is_file()]
+    if not found:
+        raise ValueError(f"the folder {path.name!r} holds no file that ends in one of {', '.join(ENDINGS)}")
+    kinds = sorted({kind for _, kind, _ in found})
+    if len(kinds) > 1:
+        raise ValueError(f"the folder {path.name!r} holds files of several formats ({', '.join(kinds)}): choose one")
+    if kinds[0] in ("npy", "npz"):
+        raise ValueError(f"{kinds[0]} files are read one at a time, got the folder {path.name!r}")
+    return kinds[0], [_checked(Input(file, packed)) for file, _, packed in found]
+
+
+def _ending(name: str) -> tuple[str | None, str]:
+    """Format and packing that a name tells."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    packed = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
+    return (ENDINGS.get(suffixes[-1]) if suffixes else None), packed
+
+
+def _known(name: str, format: str | None) -> tuple[str, str]:
+    kind, packed = _ending(name)
+    kind = format or kind
+    if kind is None or (packed and kind not in TEXT):
+        raise ValueError(
+            f"the name of a file must end in one of {', '.join(ENDINGS)} (text also in .gz or .bz2), got {name!r}; "
+            f"format= says what it is"
+        )
+    return kind, packed
+
+
+def _checked(found: Input) -> Input:
+    with reading(found.name), open(found.path, "rb") as file:
+        if not file.read(1):
+            raise ValueError("it is empty")
+    return found
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What goes wrong in here is an error of one line that names the file."""
+    try:
+        yield
+    except BROKEN as error:
+        text = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        if text.startswith(f"{name} "):
+            raise
+        raise ValueError(f"{name} cannot be read: {text}") from None
+
+
+def import_arrow() -> Any:
+    """pyarrow, or how to get it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError(
+            "Parquet, Arrow and CSV files are read by pyarrow, which is not installed: pip install 'ksparse[files]'"
+        ) from None
+    return pyarrow

@@ -1,0 +1,370 @@
+"""Rows in blocks: the same iterates as from memory, whatever brings the rows, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from ksparse import (
+    HTP,
+    HTSAGA,
+    HTSVRG,
+    NIHT,
+    OMP,
+    PGD,
+    CoSaMP,
+    Exchange,
+    GraSP,
+    KSparseClassifier,
+    KSparseClassifierCV,
+    KSparseRegressor,
+    KSparseRegressorCV,
+    KSparseSelector,
+    StoIHT,
+    k_path,
+    minimize,
+    support_stability,
+)
+from ksparse._source import read_ahead
+from ksparse.problem import Problem
+from ksparse.sources import Blocks, Source
+
+N, D = 600, 40
+ALL_LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+
+
+class Again:
+    """Blocks that can be read again, and count how often they were."""
+
+    def __init__(self, blocks):
+        self.blocks, self.times = blocks, 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter(self.blocks)
+
+
+@pytest.fixture(scope="module")
+def dense():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((N, D))
+    return A, A[:, 3] - 2 * A[:, 7] + 0.5 * A[:, 30] + 0.3 * rng.standard_normal(N)
+
+
+@pytest.fixture(scope="module")
+def thin(dense):
+    A = sparse.random(N, D, 0.15, format="csr", random_state=1)
+    return A, A @ np.where(np.arange(D) % 9 == 3, 2.0, 0.0) + 0.1 * dense[1]
+
+
+def targets(loss, y):
+    if loss in ("logistic", "squared_hinge"):
+        return np.where(y > 0, 1.0, -1.0)
+    return np.round(np.abs(y)) if loss == "poisson" else y
+
+
+def cuts(A):
+    return [A[:7], A[7:250], A[250:251], A[251:]]
+
+
+def as_npy(A, folder):
+    np.save(folder / "A.npy", A)
+    return folder / "A.npy"
+
+
+DENSE = {
+    "a list": lambda A, folder: Blocks(cuts(A)),
+    "an iterable": lambda A, folder: Blocks(Again(cuts(A))),
+    "a .npy file": lambda A, folder: Blocks(as_npy(A, folder), memory="1MB"),
+    "a memory map": lambda A, folder: Blocks(np.load(as_npy(A, folder), mmap_mode="r"), memory="1MB"),
+    "a part of a map": lambda A, folder: Blocks(np.load(as_npy(np.repeat(A, 2, 0), folder), mmap_mode="r")[::2]),
+    "Fortran order": lambda A, folder: Blocks(np.asfortranarray(A), memory="1MB"),
+}
+
+
+@pytest.mark.parametrize("kind", DENSE)
+def test_the_same_iterates_from_blocks(kind, dense, tmp_path):
+    A, y = dense
+    source = DENSE[kind](A, tmp_path)
+    solver = HTSVRG(m=500, stages=8, tol=0, batch_size=2)
+    here = minimize(A, y, 5, solver=solver, intercept=True, random_state=3)
+    there = minimize(source, y, 5, solver=solver, intercept=True, random_state=3)
+    np.testing.assert_allclose(there.x, here.x, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(there.history.objective, here.history.objective, rtol=1e-12)
+    assert here.history.support_changes.tolist() == there.history.support_changes.tolist()
+
+
+SOLVERS = (
+    HTSVRG(m=300, stages=6, tol=0),
+    HTSVRG(m=300, stages=6, tol=0, output="random"),
+    HTSVRG(step="theory", m=200, stages=3),
+    HTSVRG(step="spectral", m=200, stages=3),
+    StoIHT(epochs=3, step=0.01),
+    PGD(iterations=20),
+    Exchange(),
+    GraSP(),
+)
+SQUARED = (CoSaMP(), HTP(), NIHT(), OMP())
+
+
+@pytest.mark.parametrize("layout", ["dense", "thin"])
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_every_solver_and_loss(loss, layout, request):
+    A, y = request.getfixturevalue(layout)
+    y, weight = targets(loss, y), np.random.default_rng(1).uniform(0.0, 2.0, N)
+    settings = {"loss": loss, "l2": 0.01, "intercept": True, "always_keep": [2], "sample_weight": weight}
+    source = Blocks(cuts(A))
+    for solver in SOLVERS + (SQUARED if loss == "squared" else ()):
+        if loss == "poisson" and solver in SOLVERS[2:4]:
+            continue  # no step by theory where curvature has no bound
+        here = minimize(A, y, 4, solver=solver, random_state=0, **settings)
+        there = minimize(source, y, 4, solver=solver, random_state=0, **settings)
+        np.testing.assert_allclose(there.x, here.x, rtol=0, atol=1e-9, err_msg=repr(solver))
+        np.testing.assert_allclose(there.objective, here.objective, rtol=1e-9)
+        assert there.status == here.status
+
+
+def test_radius_sign_offset_and_start(dense):
+    A, y = dense
+    source, solver = Blocks(cuts(A)), HTSVRG(m=300, stages=5, tol=0)
+    for extra in ({"radius": 1.0}, {"positive": True}, {"offset": 0.1 * y}, {"x0": np.arange(D) / D}):
+        here = minimize(A, y, 4, solver=solver, random_state=0, **extra)
+        there = minimize(source, y, 4, solver=solver, random_state=0, **extra)
+        np.testing.assert_allclose(there.x, here.x, rtol=0, atol=1e-11)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 2**31), st.booleans())
+def test_any_cuts_give_the_same_stage(sizes, seed, is_sparse):
+    rng = np.random.default_rng(seed)
+    n = sum(sizes)
+    A = rng.standard_normal((n, 9)) * (rng.random((n, 9)) < 0.5)
+    A = sparse.csr_array(A) if is_sparse else A
+    edges = np.cumsum([0, *sizes])
+    source = Blocks([A[low:high] for low, high in itertools.pairwise(edges)])
+    y, idx = rng.standard_normal(n), rng.integers(0, n, (11, 1))
+    here, there = Problem.create(A, y), Problem.create(source, y)
+    slots = here.slots(3, rng.standard_normal(9))
+    one, other = here.stage(slots, idx), there.stage(slots, idx)
+    np.testing.assert_allclose(other.mu, one.mu, atol=1e-13)
+    assert other.value == pytest.approx(one.value, rel=1e-13)
+    rows = other.rows if not is_sparse else sparse.csr_array(
+        (other.rows.data, other.rows.indices.view(np.int32), other.rows.indptr.view(np.int32)), shape=(other.y.size, 9)
+    ).toarray()  # fmt: skip
+    everything = A.toarray() if is_sparse else A
+    np.testing.assert_array_equal(rows[other.idx.ravel()], everything[idx.ravel()])
+    np.testing.assert_allclose(other.slope[other.idx], one.slope[idx], atol=1e-14)
+    np.testing.assert_array_equal(other.y[other.idx], y[idx])
+    assert other.row_max.size == np.unique(idx).size
+
+
+def test_one_stage_is_one_pass(dense):
+    A, y = dense
+    blocks = Again(cuts(A))
+    source = Blocks(blocks)
+    problem = Problem.create(source, y)
+    before = blocks.times
+    problem.stage(problem.slots(3), np.random.default_rng(0).integers(0, N, (100, 1)))
+    assert blocks.times == before + 1
+
+
+def test_m_is_what_the_memory_holds(dense):
+    A, y = dense
+    source = Blocks(np.tile(A, (40, 1)), memory="1MB")
+    m = source.sample_rows
+    assert m * D * 8 <= 2**18 < (m + 1) * D * 8
+    result = minimize(source, np.tile(y, 40), 3, solver=HTSVRG(stages=2, tol=0, step=0.01), random_state=0)
+    assert np.diff(result.history.gradients).tolist() == [m + 40 * N, m]
+    assert Problem.create(A, y).sample(1) == 3 * N
+
+
+# --- estimators ------------------------------------------------------------------------------------------------------
+MODELS = {
+    "regressor": lambda X, y: KSparseRegressor(k=4).fit(X, y),
+    "not scaled": lambda X, y: KSparseRegressor(k=4, standardize=False, fit_intercept=False).fit(X, y),
+    "huber": lambda X, y: KSparseRegressor(k=4, loss="huber").fit(X, y),
+    "positive": lambda X, y: KSparseRegressor(k=4, positive=True).fit(X, y),
+    "ht-svrg": lambda X, y: KSparseRegressor(k=4, solver=HTSVRG(m=300), random_state=0).fit(X, y),
+    "classifier": lambda X, y: KSparseClassifier(k=4).fit(X, y > 0),
+    "softmax": lambda X, y: KSparseClassifier(k=4).fit(X, np.digitize(y, [-1, 1])),
+    "one against the rest": lambda X, y: KSparseClassifier(k=3, multi_class="ovr").fit(X, np.digitize(y, [-1, 1])),
+    "targets": lambda X, y: KSparseRegressor(k=4).fit(X, np.column_stack([y, y**2])),
+    "groups": lambda X, y: KSparseRegressor(k=2, groups=np.arange(D) // 4).fit(X, y),
+    "cv": lambda X, y: KSparseRegressorCV(ks=[1, 3], cv=3).fit(X, y),
+    "cv by a scorer": lambda X, y: KSparseClassifierCV(ks=[1, 3], cv=3, scoring="roc_auc").fit(X, y > 0),
+    "weights": lambda X, y: KSparseRegressor(k=4).fit(X, y, sample_weight=np.arange(N) % 3),
+}
+
+
+def verdicts(model):
+    certificates = model.certificate_
+    return [c.verdict for c in (certificates if isinstance(certificates, list) else [certificates])]
+
+
+@pytest.mark.parametrize("layout", ["dense", "thin"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_estimators_take_a_source(kind, layout, request):
+    A, y = request.getfixturevalue(layout)
+    if layout == "dense":
+        A = A * np.where(np.arange(D) == 7, 1e3, 1.0) + np.where(np.arange(D) == 30, 1e6, 0.0)
+        A[:, 1] = 4.0
+    source = Blocks(cuts(A))
+    here, there = MODELS[kind](A, y), MODELS[kind](source, y)
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(there.intercept_, here.intercept_, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(there.support_, here.support_)
+    np.testing.assert_allclose(np.asarray(there.predict(source), float), np.asarray(here.predict(A), float), atol=1e-6)
+    assert verdicts(there) == verdicts(here)
+
+
+def test_path_stability_and_selector_take_a_source(dense):
+    A, y = dense
+    source = Blocks(cuts(A), names=[f"column {j}" for j in range(D)])
+    np.testing.assert_allclose(k_path(source, y, [1, 2]).ebic, k_path(A, y, [1, 2]).ebic, rtol=1e-10)
+    settings = {"estimator": KSparseRegressor(k=2), "n_resamples": 2, "random_state": 0}
+    there = support_stability(source, y, **settings)
+    np.testing.assert_array_equal(there.frequency, support_stability(A, y, **settings).frequency)
+    selector = KSparseSelector(k=2).fit(source, y)
+    np.testing.assert_array_equal(selector.transform(source), A[:, selector.estimator_.support_])
+    assert list(selector.get_feature_names_out()) == ["column 3", "column 7"]
+
+
+def test_columns_that_do_not_fit_are_not_held(dense):
+    A, y = dense
+    source = Blocks(np.tile(A, (10, 1)), memory="1MB")
+    model = KSparseRegressor(k=3, random_state=0).fit(source, np.tile(y, 10))
+    assert model.swap_optimal_ is None  # by HT-SVRG, which does not look at exchanges
+    assert model.support_.tolist() == [3, 7, 30]
+    assert KSparseRegressor(k=3).fit(Blocks(A), y).swap_optimal_
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        ((block for block in [np.ones((2, 2))]), "read again.*generator"),
+        ([], "at least one block"),
+        (3, "must be a .npy file.*got int"),
+        ([np.ones((2, 2)), np.ones((2, 3))], "block 1 must be like the first, dense with 2 columns, got dense with 3"),
+        ([np.ones((2, 2)), sparse.eye_array(2)], "got sparse with 2"),
+        ([np.ones(3)], "block 0 must be a matrix"),
+        ([np.array([["a", "b"]])], "real numbers"),
+        ([[1, 2]], "block 0 must be an array or a sparse matrix, got list"),
+        (np.ones((0, 3)), "at least one row"),
+        ("nowhere.npy", "nowhere.npy cannot be read"),
+    ],
+)
+def test_bad_blocks(blocks, words):
+    with pytest.raises(ValueError, match=words):
+        Blocks(blocks)
+
+
+@pytest.mark.parametrize("memory", ["1 elephant", "12", 100, -1, 1.5, "MB"])
+def test_bad_memory(memory):
+    with pytest.raises(ValueError, match="memory must"):
+        Blocks(np.ones((3, 2)), memory=memory)
+
+
+def test_names_and_targets_must_fit():
+    with pytest.raises(ValueError, match=r"names must be one a column \(2\), got 1"):
+        Blocks(np.ones((3, 2)), names=["a"])
+    with pytest.raises(ValueError, match=r"y must have one entry a row \(3\), got 2"):
+        Blocks(np.ones((3, 2)), y=[1, 2])
+
+
+def test_blocks_that_change_between_passes(dense):
+    A, y = dense
+    pieces = cuts(A)
+    source = Blocks(pieces)
+    pieces[1] = pieces[1][:-1]
+    with pytest.raises(ValueError, match="only 599 rows came of 600: blocks must be the same"):
+        minimize(source, y, 3)
+    pieces[1] = np.ones((244, D))
+    with pytest.raises(ValueError, match="behind row 252 of a source of shape"):
+        minimize(source, y, 3)
+
+
+def test_a_file_that_becomes_shorter(dense, tmp_path):
+    source = Blocks(as_npy(dense[0], tmp_path), memory="1MB")
+    with open(tmp_path / "A.npy", "r+b") as file:
+        file.truncate(N * D * 4)
+    with pytest.raises(ValueError, match=r"A\.npy has become shorter"):
+        minimize(source, dense[1], 3)
+
+
+def test_a_number_that_is_not_finite_is_named(dense, tmp_path):
+    A = dense[0].copy()
+    A[300, 11] = np.nan
+    for source in (Blocks(cuts(A)), Blocks(cuts(sparse.csr_array(A)))):
+        with pytest.raises(ValueError, match="got nan in row 300, column 11"):
+            minimize(source, dense[1], 3)
+        with pytest.raises(ValueError, match="got nan in row 300, column 11"):
+            KSparseRegressor(k=3).fit(source, dense[1])
+
+
+def test_what_needs_rows_in_memory_says_so(dense):
+    A, y = dense
+    with pytest.raises(ValueError, match=r"HTSAGA draws from all rows.*use HTSVRG"):
+        minimize(Blocks(A), y, 3, solver=HTSAGA())
+    with pytest.raises(ValueError, match="partial_fit takes arrays, got a source"):
+        KSparseRegressor().partial_fit(Blocks(A), y)
+    with pytest.raises(ValueError, match=r"y must be given.*source\.y"):
+        KSparseRegressor().fit(Blocks(A), None)
+    with pytest.raises(ValueError, match=r"y must have one entry a row of X \(600\), got 3"):
+        KSparseRegressor().fit(Blocks(A), y[:3])
+    with pytest.raises(ValueError, match="columns of the fit in their order, got 'b' where 'a' was"):
+        KSparseRegressor(k=1).fit(Blocks(A[:, :2], names=["a", "c"]), y).predict(Blocks(A[:, :2], names=["b", "c"]))
+    with pytest.raises(ValueError, match="must have the 2 columns of the fit, got a source with 40"):
+        KSparseRegressor(k=1).fit(Blocks(A[:, :2]), y).predict(Blocks(A))
+
+
+# --- reading ahead ---------------------------------------------------------------------------------------------------
+def test_the_next_block_is_read_while_this_one_is_at_work():
+    def slow():
+        for number in range(6):
+            time.sleep(0.05)
+            yield number
+
+    start = time.perf_counter()
+    for _ in read_ahead(slow()):
+        time.sleep(0.05)
+    assert time.perf_counter() - start < 0.05 * 6 * 1.7  # one after the other it would be twice
+
+
+def test_a_reader_stops_with_its_caller():
+    before, closed = threading.active_count(), []
+
+    def endless():
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.append(True)
+
+    for _ in read_ahead(endless()):
+        break
+    assert closed == [True]
+    assert threading.active_count() == before
+
+    def broken():
+        yield 1
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(read_ahead(broken()))
+
+
+def test_times_and_load(dense):
+    A, _ = dense
+    source = Blocks(cuts(A))
+    np.testing.assert_array_equal(source.load(), A)
+    assert 0 < source.times.compute < source.times.wall
+    assert isinstance(source, Source)
+    assert len(source) == N
