@@ -1,10 +1,11 @@
-"""Hostile files, kills, pipes and full disks on the command line: one clear line, its exit code, nothing half-written."""
+"""Hostile files, kills, pipes, full disks on the command line: one clear line, its exit code, nothing half-written."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import pty
 import random
 import resource
 import signal
@@ -160,10 +161,8 @@ def test_a_report_has_held_out_rows_a_path_and_the_curve_of_cross_validation(tmp
 
 # --- processes -------------------------------------------------------------------------------------------------------
 def start(*arguments, **settings):
-    return subprocess.Popen(
-        [sys.executable, "-m", "ksparse.cli", *map(str, arguments)],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,
-    )  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings}
+    return subprocess.Popen([sys.executable, "-m", "ksparse.cli", *map(str, arguments)], text=True, **pipes)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +226,9 @@ def test_ten_kills(slow, tmp_path):
     kill_and_resume(slow, tmp_path, 10, seed=1)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+)
 def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
     arguments, _ = slow
     saved = tmp_path / "checkpoint"
@@ -249,6 +250,19 @@ def test_another_fit_does_not_take_the_checkpoint(slow, tmp_path):
     before = saved.read_bytes()
     assert "seed" in refused(*arguments, "--checkpoint", saved, "--max-time", "0.2", "--seed", 7)
     assert saved.read_bytes() == before
+
+
+def test_progress_is_shown_on_a_terminal(slow):
+    arguments, _ = slow
+    ours, theirs = pty.openpty()
+    with start(*arguments[:-1], stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while b"stage" not in shown:
+            shown += os.read(ours, 1000)
+        process.kill()
+    os.close(ours)
+    assert b"fit, k = 5: stage" in shown
 
 
 def test_pipes_in_and_out(tmp_path):

@@ -107,8 +107,11 @@ def read(reading: Reading, work: Session) -> Rows:
     for note in source.notes:
         work.note(note)
     weight = None if reading.weights is None else _weights(reading, source)
-    small = source.row_bytes * source.shape[0] <= SHARE * source.memory
-    return Rows(source.load() if small else source, source.y, weight, source, reading.name)
+    X = source
+    if source.row_bytes * source.shape[0] <= SHARE * source.memory:
+        X = source.load()
+        source.close()
+    return Rows(X, source.y, weight, source, reading.name)
 
 
 def _weights(reading: Reading, source: Any) -> Any:

@@ -55,11 +55,23 @@ def _facts(model: Any) -> dict[str, Any]:
         "fit_intercept": model.fit_intercept,
         "standardize": model.standardize,
         "objective": model.objective_,
+        "reads": _reads(encoding),
         "needs": needed_columns(model),
         "encoding": encoding,
         "features": feature_rows(summary),
         "intercepts": summary.intercepts,
     }
+
+
+def _reads(encoding: dict[str, Any] | None) -> str | None:
+    """The kind of data that a model was made from."""
+    if encoding is None:
+        return None
+    if encoding.get("kind") == "libsvm":
+        return f"LIBSVM, columns from {0 if encoding.get('zero_based') else 1}"
+    if encoding.get("kind") == "array":
+        return "NumPy's .npy or .npz"
+    return f"tables; missing values: {encoding.get('missing')}"
 
 
 def _short(value: Any) -> str:
