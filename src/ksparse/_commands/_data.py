@@ -28,6 +28,7 @@ class Reading(NamedTuple):
     weights: str | None
     format: str | None
     memory: str
+    cache: bool | str
 
     @property
     def name(self) -> str:
@@ -42,7 +43,10 @@ class Reading(NamedTuple):
         top = Path(self.data)
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.is_dir() else [top]
         stats = [(os.path.relpath(path, top.parent), path.stat()) for path in files if path.exists()]
-        return {**self._asdict(), "data": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
+        return {
+            **self._replace(cache=True)._asdict(),
+            "data": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats],
+        }
 
 
 class Rows(NamedTuple):
@@ -102,7 +106,7 @@ def read(reading: Reading, work: Session) -> Rows:
     categories, na = reading.categories or (), reading.na or ()
     source = open_files(
         reading.data, target=reading.target, columns=columns, drop=drop, categories=categories, missing=reading.missing,
-        na=na, delimiter=reading.delimiter, format=reading.format, memory=reading.memory,
+        na=na, delimiter=reading.delimiter, format=reading.format, memory=reading.memory, cache=reading.cache,
     )  # fmt: skip
     for note in source.notes:
         work.note(note)
@@ -121,7 +125,7 @@ def _weights(reading: Reading, source: Any) -> Any:
     if source.encoding["kind"] != "table":
         raise ValueError(f"--weights is for tables with names, {reading.name} has none")
     beside = source.encoding["columns"][0]["name"]
-    column = open_files(
+    column: Any = open_files(
         reading.data, target=reading.weights, columns=[beside], missing=reading.missing, na=reading.na or (),
         delimiter=reading.delimiter, format=reading.format, memory=reading.memory,
     ).y  # fmt: skip

@@ -89,6 +89,15 @@ Memory = Annotated[
         rich_help_panel=READING,
     ),
 ]
+Cache = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER|no",
+        help="Where parsed text (CSV, LIBSVM) that does not fit the memory is kept meanwhile, the folder for temporary "
+        "files by default; no: it is parsed in every pass.",
+        rich_help_panel=READING,
+    ),
+]
 LossOption = Annotated[
     Loss | None,
     typer.Option(
@@ -189,6 +198,11 @@ def counts(text: str | None, option: str) -> list[int] | None:
     except (ValueError, OverflowError):
         raise ValueError(f"{option} must be whole numbers from 1 on, such as 1:20 or 1,2,5, got {text!r}") from None
     return sorted(set(found))
+
+
+def cache_in(folder: str | None) -> bool | str:
+    """--cache as sources take it."""
+    return folder != "no" if folder in (None, "no") else str(folder)
 
 
 def ridge(text: str) -> float | str:

@@ -20,7 +20,7 @@ class Reader(NamedTuple):
     model: Any  # for rows that have these columns only
 
 
-def open_like(model: Any, name: str, data: str, format: str | None, memory: str) -> Reader:
+def open_like(model: Any, name: str, data: str, **means: Any) -> Reader:
     """The data as the model's own were read; of a model that knows nothing of files, by its names or its width.
 
     Only the columns that the model uses are looked for.
@@ -36,11 +36,11 @@ def open_like(model: Any, name: str, data: str, format: str | None, memory: str)
             check_encoding(encoding)
         except ValueError as error:
             raise ValueError(f"{name} is not a model that can be read: {error}") from None
-        source = Files.like(data, narrowed(encoding, set(wanted)), format=format, memory=memory)
+        source = Files.like(data, narrowed(encoding, set(wanted)), **means)
     elif wanted:
-        source = open_files(data, target=False, columns=wanted, format=format, memory=memory)
+        source = open_files(data, target=False, columns=wanted, **means)
     else:
-        source = open_files(data, target=False, format=format, memory=memory)
+        source = open_files(data, target=False, **means)
         if source.shape[1] != model.n_features_in_:
             raise ValueError(
                 f"{name} knows no names of columns, so {data} must have its {model.n_features_in_} columns in their "

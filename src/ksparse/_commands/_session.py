@@ -18,6 +18,7 @@ import typer
 from . import errors
 
 NO_MORE_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+OPTIONS = "cache|categories|drop|format|l2|loss|max_time|memory|missing|na"
 EVERY = 10.0  # seconds between lines where there is no terminal
 
 
@@ -156,12 +157,15 @@ def as_options(text: str) -> str:
 
     >>> as_options("missing='mean' imputes it, format= says what it is")
     '--missing mean imputes it, --format says what it is'
+    >>> as_options("drop=['a b'] leaves it out; cache=False keeps nothing")
+    "--drop 'a b' leaves it out; --cache no keeps nothing"
     """
-    return re.sub(r"\b(missing|format|memory|max_time|l2|loss|drop|categories)=(['\"]?)(\w*)\2", _option, text)
+    return re.sub(rf"\b({OPTIONS})=(?:\[(.*?)\]|(['\"]?)(\w*)\3)", _option, text)
 
 
 def _option(found: re.Match[str]) -> str:
-    return f"--{found[1].replace('_', '-')} {found[3]}".rstrip()
+    value = found[2] or found[4]
+    return f"--{found[1].replace('_', '-')} {'no' if value == 'False' else value}".rstrip()
 
 
 def printable(text: str) -> str:

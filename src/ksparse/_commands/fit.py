@@ -45,6 +45,7 @@ def fit(
     weights: opt.Weights = None,
     format: opt.Format = None,
     memory: opt.Memory = "1GB",
+    cache: opt.Cache = None,
     out: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the model (JSON), for ksparse predict and ksparse.load.",
@@ -80,7 +81,7 @@ def fit(
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
             opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format,
-            memory,
+            memory, opt.cache_in(cache),
         )  # fmt: skip
         check_report(report, held_out)
         identity = {}

@@ -43,6 +43,7 @@ def path(
     weights: opt.Weights = None,
     format: opt.Format = None,
     memory: opt.Memory = "1GB",
+    cache: opt.Cache = None,
     out: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the table and all coefficients (JSON).", rich_help_panel=opt.OUTPUT),
@@ -80,7 +81,7 @@ def path(
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
             opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format,
-            memory,
+            memory, opt.cache_in(cache),
         )  # fmt: skip
         identity = {}
         if checkpoint is not None:

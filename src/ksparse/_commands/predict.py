@@ -25,6 +25,7 @@ def predict(
     ] = False,
     format: opt.Format = None,
     memory: opt.Memory = "1GB",
+    cache: opt.Cache = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
@@ -48,7 +49,7 @@ def predict(
             raise ValueError(f"--proba is for models with the logistic loss, this one has {loaded.loss!r}")
         with work.progress():
             work.begin(f"reading {data}")
-            reader = open_like(loaded, model, data, format, memory)
+            reader = open_like(loaded, model, data, format=format, memory=memory, cache=opt.cache_in(cache))
             source = reader.source
             for note in source.notes:
                 work.note(note)
