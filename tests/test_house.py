@@ -41,7 +41,7 @@ FREE = {
 EXTRA = {
     "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
-    "_commands": {"typer"},
+    "_commands": {"pyarrow", "rich", "sklearn", "typer"},
     "cli": {"typer"},
     "sources": {"dask", "distributed", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
