@@ -60,7 +60,9 @@ def _csv_into(stream: Any, names: list[str]) -> Write:
 
     def write(values: NDArray[Any]) -> None:
         lines.writerows(values.reshape(len(values), -1).tolist())
-        stream.write(text.getvalue().encode())
+        content = memoryview(text.getvalue().encode())
+        while content:  # an unbuffered standard output may take less than it is given
+            content = content[stream.write(content) :]
         text.seek(0)
         text.truncate()
 
