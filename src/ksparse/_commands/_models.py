@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._data import Rows, kept_columns, loss_for
-from ._session import Session
+from ._session import Session, as_options
 
 CLASSIFIERS = ("logistic", "squared_hinge")
 CURVE = 12  # models of a report's path
@@ -117,7 +117,7 @@ def certificates(model: Any) -> list[Any]:
 def model_facts(model: Any) -> dict[str, Any]:
     """A fitted model for JSON."""
     summary = model.summary()
-    said = [{"status": str(s), "message": s.message, "remedy": s.remedy} for s in statuses(model)]
+    said = [{"status": str(s), "message": s.message, "remedy": as_options(s.remedy)} for s in statuses(model)]
     return {
         "class": type(model).__name__,
         "loss": model.loss,

@@ -53,7 +53,7 @@ class Session:
 
     def note(self, text: str) -> None:
         """One line on stderr, once."""
-        text = printable(" ".join(text.split()))
+        text = printable(as_options(" ".join(text.split())))
         if text not in self.notes:
             self.notes.append(text)
             print(f"note: {text}", file=sys.stderr, flush=True)
@@ -160,6 +160,7 @@ def as_options(text: str) -> str:
     >>> as_options("drop=['a b'] leaves it out; cache=False keeps nothing")
     "--drop 'a b' leaves it out; --cache no keeps nothing"
     """
+    text = text.replace("start again from x0=result", "go on with --checkpoint FILE")
     return re.sub(rf"\b({OPTIONS})=(?:\[(.*?)\]|(['\"]?)(\w*)\3)", _option, text)
 
 
