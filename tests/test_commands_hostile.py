@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -191,23 +192,32 @@ def slow(tmp_path_factory):
     return arguments, ksparse.load(folder / "model.json")
 
 
-def kill_and_resume(slow, tmp_path, kills, seed):
+def stamp(path):
+    """What changes whenever the file is replaced."""
+    found = path.stat() if path.exists() else None
+    return found and (found.st_ino, found.st_mtime_ns)
+
+
+def wait_for_fit(process, saved):
+    """Wait until the fit has begun: the checkpoint is written anew then."""
+    before, deadline = stamp(saved), time.monotonic() + 120
+    while process.poll() is None and stamp(saved) == before and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def kill_and_resume(arguments, model, tmp_path, kills, longest):
     """Kill the fit at random moments, go on, and compare the model with the undisturbed one."""
-    arguments, model = slow
-    moments, out, saved = random.Random(seed), tmp_path / "model.json", tmp_path / "checkpoint"
+    moments, out, saved = random.Random(0), tmp_path / "model.json", tmp_path / "checkpoint"
     arguments = (*arguments, "--out", out, "--checkpoint", saved)
     killed = 0
     for _ in range(kills):
-        process = start(*arguments)
-        deadline = time.monotonic() + 60
-        while process.poll() is None and not saved.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(moments.uniform(0, 1.0))
-        process.kill()
-        process.communicate()
+        with start(*arguments) as process:
+            wait_for_fit(process, saved)
+            time.sleep(moments.uniform(0, longest))
+            process.kill()
         killed += process.returncode == -signal.SIGKILL
         assert out.exists() == (process.returncode == 0)
-    assert killed >= 1
+    assert killed > kills / 2
     done = run(*arguments)
     assert not saved.exists()
     found = ksparse.load(out)
@@ -218,12 +228,20 @@ def kill_and_resume(slow, tmp_path, kills, seed):
 
 
 def test_a_killed_fit_goes_on_and_ends_with_the_same_model(slow, tmp_path):
-    assert "note: going on from " in kill_and_resume(slow, tmp_path, 3, seed=0).stderr
+    done = kill_and_resume(*slow, tmp_path, 3, 0.3)
+    assert re.search(r"^note: going on from \S+/checkpoint: run 1 goes on from stage \d+$", done.stderr, re.MULTILINE)
 
 
 @pytest.mark.long
-def test_ten_kills(slow, tmp_path):
-    kill_and_resume(slow, tmp_path, 10, seed=1)
+def test_ten_kills_of_a_cross_validation(slow, tmp_path):
+    arguments = (*slow[0], "--cv", 3, "--ks", "1:4")
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    run(*arguments, "--out", undisturbed / "model.json")
+    model = ksparse.load(undisturbed / "model.json")
+    (tmp_path / "killed").mkdir()
+    done = kill_and_resume(arguments, model, tmp_path / "killed", 10, 0.8)
+    assert re.search(r"note: going on from \S+: \d+ runs? done", done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +250,11 @@ def test_ten_kills(slow, tmp_path):
 def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
     arguments, _ = slow
     saved = tmp_path / "checkpoint"
-    process = start(*arguments, "--out", tmp_path / "m.json", "--checkpoint", saved)
-    while process.poll() is None and not saved.exists():
-        time.sleep(0.01)
-    time.sleep(0.3)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    with start(*arguments, "--out", tmp_path / "m.json", "--checkpoint", saved) as process:
+        wait_for_fit(process, saved)
+        time.sleep(0.1)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == code
     assert said == f"interrupted: {saved} keeps the stages done, the same command goes on from there\n"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
