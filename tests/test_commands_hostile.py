@@ -198,22 +198,25 @@ def stamp(path):
     return found and (found.st_ino, found.st_mtime_ns)
 
 
-def wait_for_fit(process, saved):
-    """Wait until the fit has begun: the checkpoint is written anew then."""
+def wait_for_fit(process, saved, writes=1):
+    """Wait until the checkpoint was written so often: first when the fit begins, then after stages."""
     before, deadline = stamp(saved), time.monotonic() + 120
-    while process.poll() is None and stamp(saved) == before and time.monotonic() < deadline:
-        time.sleep(0.005)
+    while writes and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+        now = stamp(saved)
+        writes -= now != before
+        before = now
 
 
-def kill_and_resume(arguments, model, tmp_path, kills, longest):
+def kill_and_resume(arguments, model, tmp_path, kills, most):
     """Kill the fit at random moments, go on, and compare the model with the undisturbed one."""
     moments, out, saved = random.Random(0), tmp_path / "model.json", tmp_path / "checkpoint"
     arguments = (*arguments, "--out", out, "--checkpoint", saved)
     killed = 0
     for _ in range(kills):
         with start(*arguments) as process:
-            wait_for_fit(process, saved)
-            time.sleep(moments.uniform(0, longest))
+            wait_for_fit(process, saved, moments.randint(2, most))
+            time.sleep(moments.uniform(0, 0.1))
             process.kill()
         killed += process.returncode == -signal.SIGKILL
         assert out.exists() == (process.returncode == 0)
@@ -228,7 +231,7 @@ def kill_and_resume(arguments, model, tmp_path, kills, longest):
 
 
 def test_a_killed_fit_goes_on_and_ends_with_the_same_model(slow, tmp_path):
-    done = kill_and_resume(*slow, tmp_path, 3, 0.3)
+    done = kill_and_resume(*slow, tmp_path, 3, 3)
     assert re.search(r"^note: going on from \S+/checkpoint: run 1 goes on from stage \d+$", done.stderr, re.MULTILINE)
 
 
@@ -240,7 +243,7 @@ def test_ten_kills_of_a_cross_validation(slow, tmp_path):
     run(*arguments, "--out", undisturbed / "model.json")
     model = ksparse.load(undisturbed / "model.json")
     (tmp_path / "killed").mkdir()
-    done = kill_and_resume(arguments, model, tmp_path / "killed", 10, 0.8)
+    done = kill_and_resume(arguments, model, tmp_path / "killed", 10, 8)
     assert re.search(r"note: going on from \S+: \d+ runs? done", done.stderr)
 
 
@@ -251,8 +254,7 @@ def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
     arguments, _ = slow
     saved = tmp_path / "checkpoint"
     with start(*arguments, "--out", tmp_path / "m.json", "--checkpoint", saved) as process:
-        wait_for_fit(process, saved)
-        time.sleep(0.1)
+        wait_for_fit(process, saved, 2)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == code
