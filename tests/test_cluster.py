@@ -12,6 +12,7 @@ import pytest
 from test_phase import SMALL, files, finish, invoke, matched, start
 
 import ksparse
+from ksparse import _dask
 from ksparse._jit import threads
 from ksparse._threads import blas_threads
 from ksparse.sensing import phase
@@ -99,7 +100,7 @@ def test_another_version_on_the_workers_is_refused(address, monkeypatch):
     assert results == []
     assert "worker that joined has ksparse 9.9, and this is ksparse 8.8" in str(error)
     with pytest.raises(ValueError, match=r"cannot import ksparse \(No module"):
-        _cluster._check_version("9.9", ModuleNotFoundError("No module named 'ksparse'"), "tcp://a:1")
+        _dask.check_version("9.9", ModuleNotFoundError("No module named 'ksparse'"), "tcp://a:1")
 
 
 def test_a_scheduler_that_is_not_there(nowhere, tmp_path, monkeypatch):

@@ -13,7 +13,8 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_dask", "_files", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
+    {"_checkpoint"},
     {"operators", "losses", "rows", "result"},
     {"matrix"},
     {"pass_kernels"},
@@ -23,29 +24,35 @@ LAYERS = [
     {"solvers"},
     {"sources"},
     {"_minimize", "_progress"},
-    {"_style", "theory"},
+    {"_page", "_style", "theory"},
     {"estimators", "sensing"},
-    {"paper"},
+    {"paper", "report"},
     {"_commands"},
     {"cli"},
 ]
 FREE = {
+    "_dask": set(),
+    "_files": set(),
     "_validate": set(),
     "_json": set(),
     "_text": set(),
     "_jit": set(),
     "_source": set(),
     "_threads": {"_jit"},
+    "_page": {"_style"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
+    "_dask": {"distributed"},
     "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
     "_commands": {"pyarrow", "rich", "sklearn", "typer"},
     "cli": {"typer"},
-    "sources": {"dask", "distributed", "pyarrow", "sklearn"},
+    "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "paper": {"jinja2", "matplotlib", "sklearn"},
+    "_page": {"jinja2", "markupsafe", "matplotlib"},
+    "report": {"matplotlib", "sklearn"},
+    "paper": {"matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
 

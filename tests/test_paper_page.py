@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +17,7 @@ pytest.importorskip("matplotlib", reason="figures need the report extra")
 pytest.importorskip("jinja2", reason="the page needs the report extra")
 
 import browser
+from pages import CONTRAST, LOADED, OVERFLOW, Tree, plain
 
 from ksparse._style import new_axes
 from ksparse.paper import theory
@@ -26,7 +26,6 @@ from ksparse.paper._page import write_page
 
 HOSTILE = "<script>alert('a')</script> & \"b\" <img src=x onerror=alert(1)> ]]> --> {{ 7 * 7 }}"
 LONG = "long" * 60  # nothing to break it at
-VOID = {"meta", "link", "img", "col", "br", "hr"}
 FACTS = {
     "preset": "quick",
     "version": "1.2.3",
@@ -93,41 +92,6 @@ def figures():
 def written(tmp_path_factory):
     out = tmp_path_factory.mktemp("page")
     return write_page(out, figures(), {"theory": theory.summarise([])}, FACTS)
-
-
-class Tree(HTMLParser):
-    """The elements of a page, and their texts; unbalanced tags are refused."""
-
-    def __init__(self, source):
-        super().__init__()
-        self.elements, self._open = [], []
-        self.feed(source)
-        assert not self._open, f"not closed: {self._open}"
-
-    def handle_starttag(self, tag, attributes):
-        assert len(dict(attributes)) == len(attributes), f"an attribute of {tag} is there twice"
-        element = {"tag": tag, "text": "", "in": [e["tag"] for e in self._open], **dict(attributes)}
-        self.elements.append(element)
-        if tag not in VOID:
-            self._open.append(element)
-
-    def handle_startendtag(self, tag, attributes):
-        assert any(e["tag"] == "svg" for e in self._open), f"<{tag}/> outside of a drawing"
-
-    def handle_endtag(self, tag):
-        assert self._open, f"</{tag}> too many"
-        assert self._open.pop()["tag"] == tag, f"</{tag}> in the wrong place"
-
-    def handle_data(self, data):
-        for element in self._open:
-            element["text"] += data
-
-    def all(self, tag, cls=None):
-        return [e for e in self.elements if e["tag"] == tag and (cls is None or cls in e.get("class", "").split())]
-
-
-def plain(text):
-    return " ".join(text.split())
 
 
 def read(path):
@@ -326,28 +290,6 @@ def test_bounds_are_judged_by_their_numbers():
 
 
 # --- in a browser ----------------------------------------------------------------------------------------------------
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-LOADED = "[...document.images].map(image => image.complete && image.naturalWidth > 0 && image.clientWidth > 0)"
-# of every text: how much it stands out from what is behind it, at worst
-CONTRAST = """(() => {
-  const numbers = text => text.match(/[\\d.]+/g).map(Number);
-  const light = colour => [.2126, .7152, .0722].reduce((sum, weight, i) => {
-    const v = colour[i] / 255;
-    return sum + weight * (v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-  }, 0);
-  let worst = [99, ""];
-  for (const element of document.querySelectorAll("body *")) {
-    if (![...element.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
-    let behind = element, colour;
-    do { colour = numbers(getComputedStyle(behind).backgroundColor); behind = behind.parentElement; }
-    while (colour[3] === 0 && behind);
-    const [a, b] = [light(colour), light(numbers(getComputedStyle(element).color))];
-    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-    if (ratio < worst[0]) worst = [ratio, element.outerHTML.slice(0, 200)];
-  }
-  return worst;
-})()"""
-
 in_browser = pytest.mark.skipif(not browser.EXECUTABLE, reason=browser.MISSING)
 
 

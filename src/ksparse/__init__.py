@@ -15,6 +15,7 @@ _HOME = {
     "project_ball": "operators",
     "support": "operators",
     "minimize": "_minimize",
+    "checkpoint": "_checkpoint",
     "recover": "sensing.recovery",
     "Problem": "problem",
     "Result": "result",
@@ -45,14 +46,16 @@ _HOME = {
     "support_stability": "estimators",
     "load": "estimators",
 }
-_MODULES = ("losses", "sensing", "theory")
+_MODULES = ("losses", "report", "sensing", "theory")
 
 __all__ = [*_HOME, *_MODULES]
 
 if TYPE_CHECKING:
     from . import losses as losses
+    from . import report as report
     from . import sensing as sensing
     from . import theory as theory
+    from ._checkpoint import checkpoint as checkpoint
     from ._minimize import minimize as minimize
     from .estimators import KSparseClassifier as KSparseClassifier
     from .estimators import KSparseClassifierCV as KSparseClassifierCV

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,14 @@ def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
+
+
+@functools.lru_cache(maxsize=1)
+def _openmp(modules: int) -> Any:
+    """The OpenMP libraries; to look for them takes milliseconds, so that is done only if a module was loaded since."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="openmp")
 
 
 def blas_threads() -> int:
@@ -61,11 +70,9 @@ def one_blas_thread() -> Iterator[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Kernels, BLAS and OpenMP have one thread, for the calling thread, which may be one of many."""
-    from threadpoolctl import threadpool_limits
-
     before = most_threads.set(1)
     try:
-        with one_blas_thread(), threadpool_limits(1, user_api="openmp"):  # OpenMP keeps a number a thread
+        with one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):  # OpenMP keeps a number a thread
             yield
     finally:
         most_threads.reset(before)

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import locked, set_aside, write_whole
+from .._files import write_whole
+from ..sensing.phase import locked, set_aside
 from ._lab import Lab, cannot_write
 
 FACTS = "run.json"

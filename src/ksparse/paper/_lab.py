@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..sensing.phase import Ledger, Workers, collect, read_records, set_aside, tell_mended, write_whole
+from .._files import write_whole
+from ..sensing.phase import Ledger, Workers, collect, read_records, set_aside, tell_mended
 
 PRESETS = {
     "quick": "coarse grids and few trials, every figure drawn: minutes",

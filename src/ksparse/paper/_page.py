@@ -6,20 +6,19 @@ It needs nothing but itself: pictures are inside, and also lie beside it as file
 from __future__ import annotations
 
 import base64
-import importlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from .._files import write_whole
+from .._page import check_tools, describe, render, without_markup
 from .._progress import duration
 from .._style import as_bytes
-from ..sensing.phase import write_whole
 from ._lab import PRESETS, VERDICTS, Claim, Summary
 
 BOUNDS = "theory"  # of the paper, though no figure of it
@@ -89,15 +88,6 @@ def write_page(
     return page
 
 
-def check_tools() -> None:
-    """Raise if something is missing that a page is made with."""
-    for name in ("matplotlib", "jinja2"):
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            raise ImportError(f"figures and page need {name}; pip install 'ksparse[report]' brings it") from None
-
-
 def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts: Mapping[str, Any]) -> Section:
     number = str(figure.NUMBER)
     config = figure.CONFIG.get(facts.get("preset"))
@@ -132,32 +122,19 @@ def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
 def _describe(figure: ModuleType, name: str, ax: Any) -> str:
     """A picture in words, for those who do not see it: what its axes and its legend say."""
     number = str(figure.NUMBER)
-    legends = [legend for legend in (ax.get_legend(), *ax.figure.legends) if legend is not None]
-    others = [other for other in ax.figure.axes if other is not ax]  # such as the bar of colours
-    said = (
+    said = [
         (f"Figure {number}: " if number.isdigit() else "", figure.TITLE),
         ("panel ", f"{name}, {ax.get_title()}".rstrip(", ")),
-        ("upwards: ", ax.get_ylabel()),
-        ("to the right: ", ax.get_xlabel()),
-        ("beside: ", ", ".join(filter(None, (other.get_ylabel() or other.get_xlabel() for other in others)))),
-        ("shown: ", ", ".join(f"“{line.get_text()}”" for legend in legends for line in legend.get_texts())),
-    )
-    return "; ".join(before + _without_markup(text) for before, text in said if text)
-
-
-def _without_markup(text: str) -> str:
-    """A label without the marks of formulas, on one line."""
-    return " ".join(re.sub(r"\\mathrm|[$\\{}]", "", text).split())
+        *describe(ax),
+    ]
+    return "; ".join(before + without_markup(text) for before, text in said if text)
 
 
 def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
-    from jinja2 import Environment
-
-    source = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["formula"] = _formula
     counts = Counter(claim.verdict for section in sections for claim in section.claims)
-    return environment.from_string(source).render(
+    return render(
+        __package__,
+        {"formula": _formula},
         sections=sections,
         ours=[section for section in sections if not section.of_the_paper],
         papers=[section for section in sections if section.of_the_paper],

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from .._page import check_tools
 from .._progress import duration
 from .._validate import check_choice, check_count, check_flag
 from ..sensing.phase import interruptible, make_pool
 from . import _digits
 from ._facts import FACTS, TIMES, alone_in, begin, check_facts, write_facts
 from ._lab import PRESETS, Item, Lab, write_summary
-from ._page import check_tools, write_page
+from ._page import write_page
 from ._verdict import rules
 
 # in the order of a run: a figure comes after those that it needs

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..result import Record, Status
+from ._keeping import check_columns
 from ._outputs import JointFit, Outputs, Start
+from ._run import Clock
+from ._search import Search, SearchRun, coefficients
 from ._support import DAMPING, Array
 from ._units import best_partners, enter_all, entry_worths, exchange, exchange_worths, resize
 
@@ -93,10 +96,14 @@ class Model(NamedTuple):
         return np.asarray(inside.any(axis=1)), v.reshape(self.columns.size, -1)
 
 
-class JointRun:
+class JointRun(SearchRun):
     """One run: its support now, and the steps that change it."""
 
-    def __init__(self, solver: Any, outputs: Outputs, units: Units, k: int) -> None:
+    def __init__(
+        self, solver: Any, outputs: Outputs, units: Units, k: int, start: tuple[Array, Array] | None, clock: Clock
+    ) -> None:
+        self.start, self.clock, self.breaths = start, clock, solver.breaths
+        self.widest = math.inf if outputs.quadratic else max(1, k // 2)
         self.solver, self.outputs, self.problem, self.units, self.k = solver, outputs, outputs.problem, units, k
         self.kept = self.problem.kept.size
         share = 4.0 if outputs.quadratic else 2.5  # a model that is exact is worth more columns
@@ -107,60 +114,55 @@ class JointRun:
         self._blocks_before: Array | None = None
 
     # --- the course of a run -------------------------------------------------------------------------------------
-    def records(self, start: tuple[Array, Array] | None) -> Iterator[Record]:
-        """A record for the start and for every better fit, which is then `best`."""
-        self.empty = fit = self.outputs.empty_fit()
+    def begin(self) -> Search:
+        fit, start = self.empty, self.start
         begun = start is not None and bool(start[0].any())
         if start is not None and begun:
             columns = self._with_kept(np.flatnonzero(start[0].any(axis=1)))
             fit = self.outputs.refit(columns, [(start[0][columns], start[1])])
-        yield self._record(fit, fit.objective)
-        sizes: tuple[float, ...] = (1.0,) if begun or self.outputs.quadratic else GROWTH
+        shares: tuple[float, ...] = (1.0,) if begun or self.outputs.quadratic else GROWTH
         if self._count(fit) == self.k:
-            sizes = ()  # a start that is complete
-        for share in sizes:
-            fit = self.resized(fit, max(1, round(share * self.k)))
-        best, optimal = fit, False
-        for number in range(self.solver.breaths + 1):
-            if number:
-                fit = self.resized(self.resized(best, self.k + max(1, round(0.5**number * self.k))), self.k)
-            for better, ended in self.local(fit):
-                if better.objective < best.objective or (number == 0 and ended is None):
-                    yield self._record(better, best.objective)
-                    best = better
-                if ended is not None and better is best:
-                    optimal = ended
-        start_here = [(best.x, best.constant)]
-        best = self.outputs.refit(best.columns, start_here, 50, 1e-22, polish=True)
-        where = "" if self.outputs.quadratic else " in the quadratic model"
-        which = f"of two units lowers the objective{where}" if optimal else "that was tried lowers the objective"
-        yield self._record(best, best.objective)._replace(
-            status=Status("converged", f"no exchange {which}"), swap_optimal=optimal
-        )
+            shares = ()  # a start that is complete
+        return Search(fit, [max(1, round(share * self.k)) for share in shares])
 
-    def local(self, fit: JointFit) -> Iterator[tuple[JointFit, bool | None]]:
-        """Exchange units while F falls; yields the fit it starts from and every better one, and in the end the last one
-        again with whether no exchange promised anything there."""
-        yield fit, None
-        quadratic, half = self.outputs.quadratic, max(1, self.k // 2)
-        cap = math.inf if quadratic else half
-        exact = False
-        while True:
-            model = self.model(fit, self.size, exact)
-            tries = self._several(fit, model, cap)
-            if exact and not quadratic:
-                tries = [*tries[-1:], *self._singles(model, self.solver.gain * abs(fit.objective))]
-            better, count = self._first_better(fit, model, tries)
-            if better is not None:
-                fit = better
-                yield fit, None
-                cap = cap if quadratic else min(half, 2 * count)
-                exact = False
-            elif not exact:
-                exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
-            else:
-                yield fit, not tries and model.covers
-                return
+    def finish(self, search: Search) -> Record:
+        start_here = [(search.best.x, search.best.constant)]
+        best = self.outputs.refit(search.best.columns, start_here, 50, 1e-22, polish=True)
+        where = "" if self.outputs.quadratic else " in the quadratic model"
+        which = f"of two units lowers the objective{where}" if search.optimal else "that was tried lowers the objective"
+        status = Status("converged", f"no exchange {which}")
+        return self.record(best, best.objective)._replace(status=status, swap_optimal=search.optimal)
+
+    def rebuilt(self, columns: NDArray[np.int64], x: Array, constant: Array, objective: float) -> JointFit:
+        check_columns(self.problem, columns, x)
+        fit = self.outputs.refit(columns, [(x, constant)], 0)
+        fit.objective = objective
+        return fit
+
+    def memory(self) -> dict[str, Any]:
+        ground = self.outputs.ground
+        best = coefficients(self.best)  # the fit that was shown last
+        return {"best": best, "damping": ground.damping, "passes": ground.passes - self.told}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        ground = self.outputs.ground
+        columns, x, constant, objective = memory["best"]
+        self.best = JointFit(columns, x, constant, objective, np.empty(0), np.empty(0))
+        ground.damping = memory["damping"]
+        ground.passes += memory["passes"]
+
+    def advance(self, search: Search) -> None:
+        """Exchange units, as many as lower F."""
+        fit, quadratic = search.fit, self.outputs.quadratic
+        model = self.model(fit, self.size, search.exact)
+        tries = self._several(fit, model, search.cap)
+        if search.exact and not quadratic:
+            tries = [*tries[-1:], *self._singles(model, self.solver.gain * abs(fit.objective))]
+        better, count = self._first_better(fit, model, tries)
+        if better is None:
+            search.failed(not tries and model.covers)
+        else:
+            search.took(better, search.cap if quadratic else min(self.widest, 2 * count))
 
     def _several(self, fit: JointFit, model: Model, cap: float) -> list[NDArray[np.int64]]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
@@ -194,7 +196,6 @@ class JointRun:
         return None, 0
 
     def resized(self, fit: JointFit, size: int) -> JointFit:
-        """Grow or shrink the support in the model, exchange, and refit."""
         size = min(size, self.units.number)
         model = self.model(fit, max(self.size, 2 * size), False)
         resize(*model.tableau, size)
@@ -215,6 +216,11 @@ class JointRun:
             nothing[: self.kept] = self.empty.x
             starts.append((nothing, self.empty.constant))
         return starts
+
+    @functools.cached_property
+    def empty(self) -> JointFit:
+        """The intercept and the kept columns alone."""
+        return self.outputs.empty_fit()
 
     # --- the model -----------------------------------------------------------------------------------------------
     def model(self, fit: JointFit, size: int, exact: bool) -> Model:
@@ -345,7 +351,7 @@ class JointRun:
     def _count(self, fit: JointFit) -> int:
         return np.unique(self.units.of[fit.columns[self.kept :]]).size
 
-    def _record(self, fit: JointFit, before: float) -> Record:
+    def record(self, fit: JointFit, before: float) -> Record:
         old = np.empty(0) if self.best is None else self.best.columns
         entered = np.setdiff1d(fit.columns, old).size
         self.best = fit

@@ -54,6 +54,11 @@ class Outputs(ABC):
         self.ground = Ground(problem, check)
         self._curvature: tuple[Array, Array] | None = None
 
+    @property
+    @abstractmethod
+    def targets(self) -> dict[str, Array]:
+        """The targets and offsets by their names."""
+
     def gradient(self, fit: JointFit) -> tuple[Array, Array, Array]:
         """∇F on all columns, (d, outputs); the curvature of every column by itself, inf where it has none; and the
         centres of the columns, as the shared curvature weighs the rows."""
@@ -120,6 +125,10 @@ class Single(Outputs):
         super().__init__(problem, check)
         self.quadratic = self.ground.quadratic
 
+    @property
+    def targets(self) -> dict[str, Array]:
+        return {"y": self.problem.y, "offset": self.problem.offset}
+
     def empty_fit(self) -> JointFit:
         return self._joint(self.ground.empty_fit())
 
@@ -151,6 +160,10 @@ class Targets(Outputs):
         self.Y = Y - offset
         self.n_outputs = Y.shape[1]
 
+    @property
+    def targets(self) -> dict[str, Array]:
+        return {"Y, less the offset,": self.Y}
+
     def refit(
         self,
         columns: NDArray[np.int64],
@@ -162,7 +175,7 @@ class Targets(Outputs):
     ) -> JointFit:
         problem, block = self.problem, self.ground.block(columns).T
         n, weight = problem.n, problem.weight
-        x, constant = starts[0] if steps else (np.zeros((columns.size, self.n_outputs)), np.zeros(self.n_outputs))
+        x, constant = starts[0]
         centre = weight @ block / n if problem.intercept else np.zeros(columns.size)
         block -= centre
         G = weighted_gram(block, weight) / n
@@ -194,6 +207,10 @@ class Classes(Outputs):
         self.labels, self.offset, self.n_outputs = labels, offset, n_outputs
         self.ground.quadratic = False  # the problem's own loss is not used
         self.width = int(min(WIDEST, math.sqrt(WORK / problem.n)))
+
+    @property
+    def targets(self) -> dict[str, Array]:
+        return {"Y": self.labels.astype(np.float64), "offset": self.offset}
 
     def whole_model(self, fit: JointFit, g: Array, columns: NDArray[np.int64], centre: Array) -> tuple[Array, Array]:
         problem, C, n = self.problem, self.n_outputs, self.problem.n

@@ -143,6 +143,7 @@ class Pursuit(Steps):
     stop_on_divergence: ClassVar[bool] = True
     knows_its_end: ClassVar[bool] = True
     any_loss: ClassVar[bool] = False
+    goes_on: ClassVar[bool] = False  # are its points known, bit for bit, by their coefficients?
     remedies: ClassVar[dict[str, str]] = {
         "stalled": "the support goes round in circles; try SubspacePursuit, or a larger k",
         "stage limit": "allow more iterations",
@@ -157,7 +158,14 @@ class Pursuit(Steps):
     def name(self) -> str:
         return type(self).__name__
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
         """The stages that `minimize` runs."""
         from ._refits import Refits
 
@@ -166,10 +174,21 @@ class Pursuit(Steps):
         if not (self.any_loss or getattr(problem.loss, "quadratic", False)):
             raise ValueError(f"{self.name} is for loss='squared'; GraSP and GraHTP are for all losses")
         system = Refits(problem, slots, clock)
-        [point] = system.start()
-        yield system.record(point, point)
-        course = Course(point, point.misfit)
+        if state is None:
+            [point] = system.start()
+            yield system.record(point, point)
+            course = Course(point, point.misfit)
+        else:
+            point = system.point(*state["point"])
+            course = Course(system.point(*state["best"]) if state["best"] else point, state["first"], state["since"])
+            system.steps = state["steps"]
         while True:
+            if self.goes_on and system.steps:  # the start may be a fit, of which the last bits are not known
+                best = None if course.best is point else system.coefficients(course.best)
+                clock.keep(
+                    point=system.coefficients(point), best=best,
+                    first=course.first, since=course.since, steps=system.steps,
+                )  # fmt: skip
             before, [point] = point, self.advance(system, system.k, [point])
             end = course.take(self, before, point)
             record = system.record(before, course.best if end == "converged" else point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,14 @@ class Refits(System):
         """No fit: just these coefficients, those of the kept columns first."""
         every = np.concatenate([self.problem.kept, columns])
         return self._point(self.ground.newton(every, Starts([(x, constant)], []), 0))
+
+    def point(self, columns: Columns, x: NDArray[np.float64], constant: float, misfit: float) -> Point:
+        """A point from what `coefficients` says of it; no fit, but its misfit is known."""
+        return replace(self._at(columns, x, constant), misfit=misfit)
+
+    def coefficients(self, point: Point) -> tuple[Columns, NDArray[np.float64], float, float]:
+        """A point's columns, the coefficients on the kept ones and them, the intercept, and the misfit."""
+        return point.columns, point.rest.x, point.rest.constant, point.misfit
 
     def _point(self, fit: Fit) -> Point:
         kept = self.problem.kept.size

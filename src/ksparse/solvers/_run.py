@@ -3,6 +3,9 @@
 A solver is a frozen dataclass with fields `tol` and `stop_on_divergence`, a property `limit` (how many stages
 at most) and a method ``iterate(problem, slots, rng, clock)``: a generator that yields a `Record` for the start
 and then for every stage, each time leaving the snapshot in `slots`.
+
+One that can go on after a kill calls ``clock.keep(...)`` before every stage, with all that the stage depends on beside
+the slots.  `iterate` gets that back as a fifth argument, the slots as they were, and goes on with that stage.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._checkpoint import next_run
 from .._jit import kernel
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import History, Progress, Record, Result, Status
+from ._keeping import end_entry, fingerprint, rebuilt, restored_result
 
 PATIENCE = 20  # stages without a new best objective before a run counts as stalled
 UNREDEEMED = 0.05  # the share of the objective that the gradient may still promise at the end
@@ -56,6 +61,8 @@ class Clock:
     def __init__(self, max_time: float | None, numbers: int) -> None:
         self.start = time.perf_counter()
         self.limit = math.inf if max_time is None else max_time
+        self.free = 0.0  # seconds that do not count: the time limit of an earlier call was over then
+        self.keeper: Callable[[dict[str, Any]], None] | None = None  # of a checkpoint
         self._chunk = max(1, min(4096, (1 << 22) // numbers))  # a step may have to look at so many numbers
 
     @property
@@ -63,8 +70,19 @@ class Clock:
         return time.perf_counter() - self.start
 
     def check(self) -> None:
-        if self.seconds > self.limit:
+        if self.seconds > self.limit + self.free:
             raise TimeUp
+
+    def keep(self, **state: Any) -> None:
+        """Between two stages: note how to go on from here, if there is a checkpoint, and look at the time."""
+        if self.keeper is not None:
+            self.keeper(state)
+        self.check()
+
+    def go_on(self, seconds: float, free: float) -> None:
+        """So much time has gone by already, and so much of it counts no more."""
+        self.start -= seconds
+        self.free = free
 
     def steps(self, run: Callable[[int, int], int], count: int) -> None:
         """Call ``run(start, stop)`` over range(count) in pieces; it returns how far it got."""
@@ -137,19 +155,85 @@ def run(
     callback: Callable[[Progress], Any] | None,
     max_time: float | None,
 ) -> Result:
-    """Run the solver's stages until one of the stopping rules holds."""
+    """Run the solver's stages until one of the stopping rules holds; inside a checkpoint, those that are missing."""
     clock = Clock(max_time, problem.d * getattr(solver, "batch_size", 1))
     slots = problem.slots(k, x0, intercept0)
-    best = Snapshot(slots)
-    records: list[tuple[float, ...]] = []
+    standing = Standing(slots, 0.0 if getattr(solver, "knows_its_end", False) else solver.tol)
+    entry = next_run(lambda: fingerprint(solver, problem, k, x0, intercept0, rng))
+    if entry is None:
+        return _run(solver, problem, k, x0, standing, rng, callback, clock)
+    with entry:
+        if entry.result is not None:
+            rng.bit_generator.state = entry.result["rng"]
+            return restored_result(entry.result)
+        if entry.first is None:
+            entry.first = rng.bit_generator.state
+        rng.bit_generator.state = entry.first
+        state = None
+        if entry.state is not None:
+            state = standing.restore(entry.state, problem, clock)
+        clock.keeper = lambda state: entry.keep(standing.state(state, clock))
+        result = _run(solver, problem, k, x0, standing, rng, callback, clock, state)
+        end_entry(entry, result, rng.bit_generator.state)
+    return result
+
+
+class Standing:
+    """Where a run stands: what the loop remembers of the stages so far."""
+
+    def __init__(self, slots: Slots, tol: float) -> None:
+        self.slots, self.best = slots, Snapshot(slots)
+        self.records: list[tuple[float, ...]] = []
+        self.gradients = 0
+        self.rules = Stopping(tol)
+
+    def state(self, solver: dict[str, Any], clock: Clock) -> dict[str, Any]:
+        """All of it, and what the solver needs to go on, as it is now."""
+        best = self.best.slots
+        return {
+            "stage": len(self.records) - 1,
+            "slots": [self.slots.column.copy(), self.slots.x.copy()],
+            "best": [best.column.copy(), best.x.copy(), self.best.objective],
+            "records": self.records.copy(),
+            "gradients": self.gradients,
+            "rules": vars(self.rules).copy(),
+            "seconds": clock.seconds,
+            "free": clock.free,
+            "solver": solver,
+        }
+
+    def restore(self, state: dict[str, Any], problem: Problem, clock: Clock) -> dict[str, Any]:
+        """Stand there again; returns what the solver needs."""
+        copy_slots(rebuilt(problem, self.slots, *state["slots"]), self.slots)
+        *best, objective = state["best"]
+        self.best.take(objective, rebuilt(problem, self.slots, *best))
+        self.records = [tuple(record) for record in state["records"]]
+        self.gradients = state["gradients"]
+        vars(self.rules).update(state["rules"])
+        clock.go_on(state["seconds"], state["free"])
+        return dict(state["solver"])
+
+
+def _run(
+    solver: Solver,
+    problem: Problem,
+    k: int,
+    x0: ArrayLike | None,
+    standing: Standing,
+    rng: np.random.Generator,
+    callback: Callable[[Progress], Any] | None,
+    clock: Clock,
+    state: dict[str, Any] | None = None,
+) -> Result:
+    slots, best, records, rules = standing.slots, standing.best, standing.records, standing.rules
     status = swap_optimal = None
-    gradients = 0
-    rules = Stopping(0.0 if getattr(solver, "knows_its_end", False) else solver.tol)
+    iterate: Any = solver.iterate
+    stages = iterate(problem, slots, rng, clock) if state is None else iterate(problem, slots, rng, clock, state)
     try:
-        for record in solver.iterate(problem, slots, rng, clock):
+        for record in stages:
             stage = len(records)
-            gradients += record.gradients
-            records.append((record.objective, gradients, clock.seconds, *record[2:5]))
+            standing.gradients += record.gradients
+            records.append((record.objective, standing.gradients, clock.seconds, *record[2:5]))
             if stage == 0:
                 rules.begin(problem, slots, record.objective, x0)
             finite = math.isfinite(record.objective) and bool(np.isfinite(slots.x).all())
@@ -158,13 +242,12 @@ def run(
                 break
             best.keep_better(record.objective, slots)
             if callback is not None and stage > 0:
-                status = _tell(callback, problem, slots, stage, record, gradients, clock)
+                status = _tell(callback, problem, slots, stage, record, standing.gradients, clock)
             if status is None and stage > 0:
                 status = record.status or rules.judge(record, problem, slots, stage, solver)
                 swap_optimal = record.swap_optimal
             if status is not None or stage >= solver.limit:
                 break
-            clock.check()
         if status is None:
             remedy = "" if solver.tol == 0 else solver.remedies["stage limit"]
             status = Status("stage limit", f"all {solver.limit} stages done", remedy)

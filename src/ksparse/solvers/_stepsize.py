@@ -21,10 +21,10 @@ class StepControl:
     from then on it grows by a tenth a stage.  With any other step everything is accepted and nothing changed.
     """
 
-    def __init__(self, step: Any, eta: float) -> None:
+    def __init__(self, step: Any, eta: float, growth: float = GROW) -> None:
         self.adaptive = step == "auto"
         self.eta = eta
-        self._growth = GROW
+        self.growth = growth
 
     def judge(self, before: float, change: float) -> bool:
         """Whether to accept a stage, from the objective before it and its change; sets the step for the next."""
@@ -32,10 +32,10 @@ class StepControl:
             return True
         accepted = change <= SLACK * abs(before)  # false for NaN
         if accepted:
-            self.eta = min(self.eta * self._growth, LARGEST)
+            self.eta = min(self.eta * self.growth, LARGEST)
         else:
             self.eta *= SHRINK
-            self._growth = REGROW
+            self.growth = REGROW
         return accepted
 
 

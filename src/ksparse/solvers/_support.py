@@ -66,7 +66,7 @@ class Ground:
         bound = losses.curvature_bound(problem.loss)
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self._steepest = bound if math.isfinite(bound) else 1.0
-        self._damping = DAMPING  # that the last fit began with
+        self.damping = DAMPING  # that the last fit began with
         self._rows_of: dict[int, int] = {}  # of the columns whose products with all others are known
         self._products = np.empty((0, problem.d))
         self._store = Store(problem, store)
@@ -271,7 +271,7 @@ class Ground:
         finite = [point for point in points if math.isfinite(point[0])] or points[-1:]
         objective, slope, bend, x, constant, z = min(finite, key=lambda point: point[0])
         least = 1e-3 * DAMPING if polish else DAMPING
-        share = least if polish or self.quadratic else max(least, 0.1 * self._damping)
+        share = least if polish or self.quadratic else max(least, 0.1 * self.damping)
         blind, fresh, last = 0, False, math.inf
         for step in range(steps):
             self.check()
@@ -305,7 +305,7 @@ class Ground:
             if moved is None:
                 break
             if step == 0:
-                self._damping = share
+                self.damping = share
             # where the quadratic foretold the step well, its Hessian serves another one
             fresh = not fresh and not polish and abs((objective - moved[0]) / (0.5 * promise) - 1.0) < 0.3
             x, z, constant = x + dx, new_z, constant + shift

@@ -7,11 +7,66 @@ Then what an exchange is worth is a number, exactly, and making one costs two pi
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .._jit import SUMS, inner, kernel
 
+Array = NDArray[np.float64]
 FLAT = 1e-7  # of a column's own curvature: what is left beside the others must be more, or it is their combination
+
+
+class Model(NamedTuple):
+    """The tableau of a working set."""
+
+    columns: NDArray[np.int64]
+    P: Array
+    u: Array
+    row: Array
+    inside: NDArray[np.bool_]
+    fixed: NDArray[np.bool_]
+    own: Array  # the curvature of each column by itself
+    G: Array
+    b: Array
+
+    @property
+    def tableau(self) -> tuple[Any, ...]:
+        return self[1:7]
+
+    def work(self) -> tuple[Any, ...]:
+        """A tableau to try things on."""
+        return tuple(part.copy() for part in self.tableau)
+
+    def minimiser(self, inside: NDArray[np.bool_]) -> Array:
+        """Of the model, on some of its columns; as long as the working set."""
+        at = np.flatnonzero(inside)
+        v = np.zeros(inside.size)
+        try:
+            v[at] = np.linalg.solve(self.G[np.ix_(at, at)], self.b[at])
+        except np.linalg.LinAlgError:
+            v[at] = np.linalg.lstsq(self.G[np.ix_(at, at)], self.b[at], rcond=1e-13)[0]
+        return v
+
+    def fall(self, u: Array, inside: NDArray[np.bool_]) -> float:
+        """By how much the model at a support, whose minimiser u holds, is below that at its own."""
+        return 0.5 * float(self.b[inside] @ u[inside] - self.b[self.inside] @ self.u[self.inside])
+
+
+class Attempt(NamedTuple):
+    """Columns of a model to try instead of those that are in, and how many were exchanged."""
+
+    inside: NDArray[np.bool_]
+    exchanges: int
+
+
+def exchanged(model: Model, made: Any) -> Attempt:
+    """The model's columns after some exchanges (out, in)."""
+    inside = model.inside.copy()
+    for leave, enter in made:
+        inside[leave], inside[enter] = False, True
+    return Attempt(inside, len(made))
 
 
 @inner(fastmath=SUMS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from ..problem import Problem, Slots
 from ..result import Record, Status
 from ._fields import check_fields
+from ._keeping import check_columns
 from ._run import Clock, copy_slots
+from ._search import Search, SearchRun
 from ._support import Array, Fit, Ground, Starts
-from ._tableau import FLAT, enter_all, exchange, resize
+from ._tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
 
 GROWTH = (0.25, 0.5, 1.0, 2.0, 1.0)  # of k: the sizes that a first support goes through
 SIGHS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: by how much it is changed and changed back, in the model
@@ -23,49 +25,6 @@ FINE, COARSE, STEPS = 1e-6, 1e-4, 4  # how precise a trial is: the promise left,
 MOST_SIGHS = 2  # tried on F, where the model is not exact
 RUINED = 3.0  # times the last F: a start above it is not worth much
 SINGLES = 4  # exchanges tried one by one
-
-
-class Model(NamedTuple):
-    """The tableau of a working set."""
-
-    columns: NDArray[np.int64]
-    P: Array
-    u: Array
-    row: Array
-    inside: NDArray[np.bool_]
-    fixed: NDArray[np.bool_]
-    own: Array  # the curvature of each column by itself
-    G: Array
-    b: Array
-
-    @property
-    def tableau(self) -> tuple[Any, ...]:
-        return self[1:7]
-
-    def work(self) -> tuple[Any, ...]:
-        """A tableau to try things on."""
-        return tuple(part.copy() for part in self.tableau)
-
-    def minimiser(self, inside: NDArray[np.bool_]) -> Array:
-        """Of the model, on some of its columns; as long as the working set."""
-        at = np.flatnonzero(inside)
-        v = np.zeros(inside.size)
-        try:
-            v[at] = np.linalg.solve(self.G[np.ix_(at, at)], self.b[at])
-        except np.linalg.LinAlgError:
-            v[at] = np.linalg.lstsq(self.G[np.ix_(at, at)], self.b[at], rcond=1e-13)[0]
-        return v
-
-    def fall(self, u: Array, inside: NDArray[np.bool_]) -> float:
-        """By how much the model at a support, whose minimiser u holds, is below that at its own."""
-        return 0.5 * float(self.b[inside] @ u[inside] - self.b[self.inside] @ self.u[self.inside])
-
-
-class Attempt(NamedTuple):
-    """Columns of a model to try instead of those that are in, and how many were exchanged."""
-
-    inside: NDArray[np.bool_]
-    exchanges: int
 
 
 @dataclass(frozen=True)
@@ -133,28 +92,27 @@ class Exchange:
         columns = (max(4 * k, k + 50) if self.working_set is None else self.working_set) + 3 * k
         return 8 * (columns * shape[0] + (3 * k + 10) * shape[1])
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
         if problem.positive or problem.radius < math.inf:
             raise ValueError("Exchange knows no positive=True and no radius; use HTSVRG or PGD for those")
-        return Run(self, problem, slots, clock).records()
+        return Run(self, problem, slots, clock).records(state)
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
 
 
-@dataclass
-class Search:
-    """Where a local search ended, and whether no exchange promised anything there."""
-
-    end: Fit | None = None
-    optimal: bool = False
-
-
-class Run:
+class Run(SearchRun):
     """One run: its support now, and the steps that change it."""
 
     def __init__(self, solver: Exchange, problem: Problem, slots: Slots, clock: Clock) -> None:
-        self.solver, self.problem, self.slots = solver, problem, slots
+        self.solver, self.problem, self.slots, self.clock = solver, problem, slots, clock
         self.kept = problem.kept.size
         self.k = slots.x.size - problem.n_kept
         quadratic = getattr(problem.loss, "quadratic", False)
@@ -164,70 +122,67 @@ class Run:
         self.ground = Ground(problem, clock.check, self.size + self.k)
         self.failed: set[bytes] = set()  # supports that were tried and no better than what there is
         self.told = 0  # passes that the records have counted
+        self.breaths = 0 if quadratic else solver.breaths
+        self.widest = math.inf if quadratic else max(1, self.k // 2)
         self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
 
     # --- the course of a run -------------------------------------------------------------------------------------
-    def records(self) -> Iterator[Record]:
+    def begin(self) -> Search:
         start = self.problem.vector(self.slots)
         fit = self.empty
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
             fit = self.ground.newton(columns, Starts([(start[columns], self.problem.constant(self.slots))], []))
-        yield self._record(fit, fit.objective)
-        sizes: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
+        shares: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
         if fit.columns.size - self.kept == self.k:
-            sizes = ()  # a start that is complete
-        for share in sizes:
-            fit = self.resized(fit, max(1, round(share * self.k)))
-        best, optimal = fit, False
-        for number in range(1 if self.ground.quadratic else self.solver.breaths + 1):
-            if number:
-                fit = self.resized(self.resized(best, self.k + max(1, round(0.5**number * self.k))), self.k)
-            search = Search()
-            for better in self.local(fit, search):
-                if better.objective < best.objective or number == 0:
-                    yield self._record(better, best.objective)
-                    best = better
-            if best is search.end:
-                optimal = search.optimal
+            shares = ()  # a start that is complete
+        return Search(fit, [max(1, round(share * self.k)) for share in shares])
+
+    def finish(self, search: Search) -> Record:
+        best = search.best
         best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
         where = "" if self.ground.quadratic else " that the quadratic model promises"
-        which = f"of two columns{where} lowers the objective" if optimal else "that was tried lowers the objective"
-        yield self._record(best, best.objective)._replace(
-            status=Status("converged", f"no exchange {which}"), swap_optimal=optimal
+        which = (
+            f"of two columns{where} lowers the objective" if search.optimal else "that was tried lowers the objective"
         )
+        status = Status("converged", f"no exchange {which}")
+        return self.record(best, best.objective)._replace(status=status, swap_optimal=search.optimal)
 
-    def local(self, fit: Fit, search: Search) -> Iterator[Fit]:
-        """Exchange columns while F falls; yields the fit it starts from and every better one, and says in `search` how
-        it ended."""
-        yield fit
-        cap = math.inf if self.ground.quadratic else max(1, self.k // 2)
-        exact = False
-        while True:
-            model = self.model(fit, self.size, exact)
-            least = self.solver.gain * abs(fit.objective)
-            attempts, promising = self._several(model, cap, least), 0
-            if exact and not self.ground.quadratic:
-                singles, promising = self._singles(model, least)
-                attempts += singles
-            better, count = self._first_better(fit, model, attempts)
-            # what the model promises and F does not keep is no exchange that helps
-            optimal = not attempts or 0 < promising <= SINGLES
-            if better is None and (exact or self.ground.quadratic):
-                for attempt in attempts:
-                    if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
-                        model.own[attempt.inside & ~model.inside] = np.inf
-                better, count = self._first_better(fit, model, self._sighs(model, least))
-            if better is not None:
-                fit = better
-                yield fit
-                cap = cap if self.ground.quadratic else min(max(1, self.k // 2), 2 * count)
-                exact = False
-            elif not exact:
-                exact, cap = True, max(1, cap // 2) if math.isfinite(cap) else cap
-            else:
-                search.end, search.optimal = fit, optimal
-                return
+    def rebuilt(self, columns: NDArray[np.int64], x: Array, constant: float, objective: float) -> Fit:
+        check_columns(self.problem, columns, x)
+        fit = self.ground.newton(columns, Starts([(x, constant)], []), 0)
+        fit.objective = objective
+        return fit
+
+    def memory(self) -> dict[str, Any]:
+        passes = self.ground.passes - self.told
+        return {"failed": list(self.failed), "damping": self.ground.damping, "passes": passes}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        self.failed, self.ground.damping = set(memory["failed"]), memory["damping"]
+        self.ground.passes += memory["passes"]
+
+    def advance(self, search: Search) -> None:
+        """Exchange columns, as many as lower F."""
+        fit, exact, quadratic = search.fit, search.exact, self.ground.quadratic
+        model = self.model(fit, self.size, exact)
+        least = self.solver.gain * abs(fit.objective)
+        attempts, promising = self._several(model, search.cap, least), 0
+        if exact and not quadratic:
+            singles, promising = self._singles(model, least)
+            attempts += singles
+        better, count = self._first_better(fit, model, attempts)
+        # what the model promises and F does not keep is no exchange that helps
+        optimal = not attempts or 0 < promising <= SINGLES
+        if better is None and (exact or quadratic):
+            for attempt in attempts:
+                if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
+                    model.own[attempt.inside & ~model.inside] = np.inf
+            better, count = self._first_better(fit, model, self._sighs(model, least))
+        if better is None:
+            search.failed(optimal)
+        else:
+            search.took(better, search.cap if quadratic else min(self.widest, 2 * count))
 
     def _several(self, model: Model, cap: float, least: float) -> list[Attempt]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
@@ -235,7 +190,7 @@ class Run:
         count = exchange(*model.work(), least, len(made), made)
         attempts = []
         while count > 0:
-            attempts.append(_exchanged(model, made[:count]))
+            attempts.append(exchanged(model, made[:count]))
             count = count // 3 if count >= 6 else count // 2
         return attempts
 
@@ -249,7 +204,7 @@ class Run:
         gain = 0.5 * (new**2 / (model.P.diagonal()[enter, np.newaxis] + between**2 * e) - model.u[leave] ** 2 * e)
         pairs = np.argwhere(gain > least)
         best = pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]
-        return [_exchanged(model, [(leave[j], enter[i])]) for i, j in best], len(pairs)
+        return [exchanged(model, [(leave[j], enter[i])]) for i, j in best], len(pairs)
 
     def _sighs(self, model: Model, least: float) -> list[Attempt]:
         """Small breaths inside the model: more columns and back, or fewer and back, then exchanges; what helps most
@@ -287,7 +242,6 @@ class Run:
         return None, 0
 
     def resized(self, fit: Fit, size: int) -> Fit:
-        """Grow or shrink the support in the model, exchange, and refit."""
         size = min(size, self.problem.d - self.kept)
         model = self.model(fit, max(self.size, 2 * size + self.kept), False)
         resize(*model.tableau, size)
@@ -371,17 +325,9 @@ class Run:
         kept = self.problem.kept
         return np.concatenate([kept, np.setdiff1d(columns, kept)]).astype(np.int64)
 
-    def _record(self, fit: Fit, before: float) -> Record:
+    def record(self, fit: Fit, before: float) -> Record:
         old = self.slots.column[self.problem.n_kept :].copy()
         copy_slots(self.problem.place(self.k, fit.columns[self.kept :], fit.x, fit.constant), self.slots)
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
         passes, self.told = self.ground.passes - self.told, self.ground.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))
-
-
-def _exchanged(model: Model, made: Any) -> Attempt:
-    """The model's columns after some exchanges (out, in)."""
-    inside = model.inside.copy()
-    for leave, enter in made:
-        inside[leave], inside[enter] = False, True
-    return Attempt(inside, len(made))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,17 +87,30 @@ class HTSVRG:
     def limit(self) -> int:
         return self.stages
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
-        control = StepControl(
-            self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
-        )
-        m = problem.sample(self.batch_size) if self.m is None else self.m
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
+        if state is None:
+            k = slots.x.size - problem.n_kept
+            control = StepControl(self.step, stochastic_step(self.step, problem, k, clock.check))
+            m = problem.sample(self.batch_size) if self.m is None else self.m
+        else:
+            control = StepControl(self.step, state["eta"], state["growth"])
+            m, rng.bit_generator.state = state["m"], state["draws"]
         screen = make_screen(problem, slots.x.size, self.batch_size)
+        draws = rng.bit_generator.state  # from which the rows of the next stage were drawn
         idx, steps = self.draw(rng, problem.n, m)
         stage = problem.stage(slots, idx)
         start = Snapshot(slots, stage.value)
-        yield Record(stage.value, problem.n, 0, 1.0, control.eta, math.inf)
-        for number in range(1, self.stages + 1):
+        if state is None:
+            yield Record(stage.value, problem.n, 0, 1.0, control.eta, math.inf)
+        for number in range(1 if state is None else state["number"], self.stages + 1):
+            clock.keep(number=number, eta=control.eta, growth=control.growth, m=m, draws=draws)
             eta, done = control.eta, steps
             try:
                 clock.steps(stage_steps(problem, stage, slots, screen, eta), steps)
@@ -111,6 +124,7 @@ class HTSVRG:
             if not last:
                 stage = stage._replace(idx=idx[:0].copy())  # the old draws go before the new ones come
                 del idx
+                draws = rng.bit_generator.state
                 idx, steps = self.draw(rng, problem.n, m)
             if not overflowed:
                 if last:

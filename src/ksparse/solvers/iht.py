@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,8 +63,15 @@ class IHT(Steps):
     def limit(self) -> int:
         return self.iterations
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
-        return fixed_descent(problem, slots, clock, float(problem.n))
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
+        return fixed_descent(problem, slots, clock, float(problem.n), state)
 
     def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
         return fixed_step(system, k, points, float(system.n))

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import losses
+from .._checkpoint import next_run, sums
 from .._validate import as_real, check_choice, check_count, check_number, check_vector
 from ..problem import Problem
 from ..result import Progress, Result, Status
 from ._fields import check_fields
 from ._joint_run import JointRun, Units
+from ._keeping import end_entry, fingerprint, restored_result
 from ._outputs import Classes, JointFit, Outputs, Single, Targets
 from ._run import Clock, TimeUp, ask, history_of
 
@@ -249,11 +251,44 @@ def _run(
 ) -> Result:
     """As `run` of the other solvers: history, callback, time limit, Ctrl-C; a run cut short gives the best fit so
     far."""
-    run = JointRun(solver, outputs, units, k)
-    records: list[tuple[float, ...]] = []
-    gradients, status, swap_optimal = 0, None, None
+    entry = next_run(lambda: _fingerprint(solver, outputs, units, k, start))
+    run = JointRun(solver, outputs, units, k, start, clock)
+    if entry is None:
+        return _stages(solver, run, callback, clock, [])
+    with entry:
+        if entry.result is not None:
+            return restored_result(entry.result)
+        records: list[tuple[float, ...]] = []
+        state = entry.state
+        if state is not None:
+            records += [tuple(record) for record in state["records"]]
+            clock.go_on(state["seconds"], state["free"])
+
+        def keep(solver: dict[str, Any]) -> None:
+            stage, seconds = len(records) - 1, clock.seconds
+            entry.keep(
+                {"stage": stage, "records": records.copy(), "seconds": seconds, "free": clock.free, "solver": solver}
+            )
+
+        clock.keeper = keep
+        result = _stages(solver, run, callback, clock, records, None if state is None else state["solver"])
+        end_entry(entry, result)
+    return result
+
+
+def _stages(
+    solver: JointExchange,
+    run: JointRun,
+    callback: Callable[[Progress], Any] | None,
+    clock: Clock,
+    records: list[tuple[float, ...]],
+    state: dict[str, Any] | None = None,
+) -> Result:
+    """The stages that come after `records`."""
+    outputs = run.outputs
+    gradients, status, swap_optimal = int(records[-1][1]) if records else 0, None, None
     try:
-        for record in run.records(start):
+        for record in run.records(state):
             gradients += record.gradients
             records.append((record.objective, gradients, clock.seconds, *record[2:5]))
             stage = len(records) - 1
@@ -268,7 +303,6 @@ def _run(
                 status, swap_optimal = record.status, record.swap_optimal
             if status is not None or stage >= solver.stages:
                 break
-            clock.check()
         if status is None:
             status = Status("stage limit", f"all {solver.stages} stages done", solver.remedies["stage limit"])
     except TimeUp:
@@ -284,6 +318,17 @@ def _run(
         x, constant, objective = *_spread(fit, outputs.problem.d), fit.objective
     support = np.flatnonzero(x.any(axis=1))
     return Result(x, constant, support, objective, status, len(records) - 1, history_of(records), swap_optimal)
+
+
+def _fingerprint(solver: JointExchange, outputs: Outputs, units: Units, k: int, start: Any) -> dict[str, Any]:
+    x0, constant = (None, 0.0) if start is None else start
+    return {
+        **fingerprint(solver, outputs.problem, k, x0, constant, None),
+        "the kind of targets": type(outputs).__name__,
+        "the number of outputs": outputs.n_outputs,
+        "groups": sums(units.of),
+        **{name: sums(values) for name, values in outputs.targets.items()},
+    }
 
 
 def _nothing(outputs: Outputs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

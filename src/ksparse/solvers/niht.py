@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,6 +45,8 @@ class NIHT(Pursuit):
 
     iterations: int = 1000
     tol: float = 1e-6
+
+    goes_on: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self)

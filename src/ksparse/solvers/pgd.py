@@ -82,9 +82,18 @@ class PGD(Steps):
     def limit(self) -> int:
         return self.iterations
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
         if self.step == "auto":
-            return adaptive_descent(problem, slots, clock)
+            return adaptive_descent(problem, slots, clock, state)
+        if state is not None:
+            return fixed_descent(problem, slots, clock, state["eta"], state)
         spectral = self.step == "spectral"
         eta = inverse(problem.top_eigenvalue(clock.check) / problem.n, 2.0) if spectral else float(self.step)
         return fixed_descent(problem, slots, clock, eta)
@@ -111,12 +120,16 @@ class PGD(Steps):
         return divergence_advice(problem, k, step)
 
 
-def fixed_descent(problem: Problem, slots: Slots, clock: Clock, eta: float) -> Iterator[Record]:
-    """Iterations with one step for all."""
+def fixed_descent(
+    problem: Problem, slots: Slots, clock: Clock, eta: float, state: dict[str, Any] | None = None
+) -> Iterator[Record]:
+    """Iterations with one step for all; with a state, those that come after the slots."""
     screen = make_screen(problem, slots.x.size, 0)
     stage = problem.stage(slots, NO_ROWS)
-    yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
+    if state is None:
+        yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
     while True:
+        clock.keep(eta=eta)
         changes = batch_step(problem, stage, slots, screen, eta)
         clock.check()
         before = stage.value
@@ -124,17 +137,19 @@ def fixed_descent(problem: Problem, slots: Slots, clock: Clock, eta: float) -> I
         yield Record(stage.value, problem.n, changes, 0.0, eta, abs(stage.value - before))
 
 
-def adaptive_descent(problem: Problem, slots: Slots, clock: Clock) -> Iterator[Record]:
+def adaptive_descent(problem: Problem, slots: Slots, clock: Clock, state: dict[str, Any] | None) -> Iterator[Record]:
     """Iterations that never raise the objective: Barzilai–Borwein's step, halved until it falls enough."""
     screen = make_screen(problem, slots.x.size, 0)
     stage = problem.stage(slots, NO_ROWS)
     spare = None
-    eta = inverse(problem.smoothness(slots.x.size), 1.0)
+    eta = inverse(problem.smoothness(slots.x.size), 1.0) if state is None else state["eta"]
     before = Snapshot(slots, stage.value)
-    yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
+    if state is None:
+        yield Record(stage.value, problem.n, 0, 0.0, eta, math.inf)
     if not np.isfinite(stage.mu).all():
         raise Overflow
     while True:
+        clock.keep(eta=eta)
         gradients = 0
         while True:
             changes = batch_step(problem, stage, slots, screen, eta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,13 +71,25 @@ class StoIHT:
     def limit(self) -> int:
         return self.epochs
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
-        eta = stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
+    def iterate(
+        self,
+        problem: Problem,
+        slots: Slots,
+        rng: np.random.Generator,
+        clock: Clock,
+        state: dict[str, Any] | None = None,
+    ) -> Iterator[Record]:
+        k = slots.x.size - problem.n_kept
         screen = make_screen(problem, slots.x.size, self.batch_size)
-        steps = min(max(1, problem.n // self.batch_size), problem.sample(self.batch_size))
-        objective = problem.objective(slots)
-        yield Record(objective, 0, 0, 1.0, eta, math.inf)
-        for _ in range(self.epochs):
+        if state is None:
+            steps = min(max(1, problem.n // self.batch_size), problem.sample(self.batch_size))
+            eta, objective = stochastic_step(self.step, problem, k, clock.check), problem.objective(slots)
+            yield Record(objective, 0, 0, 1.0, eta, math.inf)
+        else:
+            eta, objective, steps = state["eta"], state["objective"], state["steps"]
+            rng.bit_generator.state = state["rng"]
+        while True:
+            clock.keep(eta=eta, objective=objective, steps=steps, rng=rng.bit_generator.state)
             idx = rng.integers(0, problem.n, size=(steps, self.batch_size))
             # a step of HT-SVRG whose snapshot has slope and gradient zero
             stage = problem.drawn(idx)

@@ -13,10 +13,11 @@ from .._source import Times as Times
 
 if TYPE_CHECKING:
     from .blocks import Blocks as Blocks
+    from .dask import Partitions as Partitions
     from .files import Files as Files
     from .files import open_files as open_files
 
-_HOME = {"Blocks": "blocks", "Files": "files", "open_files": "files"}
+_HOME = {"Blocks": "blocks", "Files": "files", "Partitions": "dask", "open_files": "files"}
 
 __all__ = ["Source", "Times", "as_source", *_HOME]
 

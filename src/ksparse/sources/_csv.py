@@ -37,11 +37,9 @@ class CsvPart(Part):
             self.types = dict(zip(self._raw, types, strict=True))
             if first is None or first.num_rows == 0:
                 raise ValueError("there are no rows behind the header")
-        texts = [name for name in self._raw if kind_of(self.types[name]) == CATEGORY]
-        self._spoiled = {
-            name for name in texts if name not in categories and _is_mostly_numbers(first[self._raw[name]])
-        }
-        self.types |= dict.fromkeys(categories, import_arrow().string())
+        self.types |= {name: import_arrow().string() for name in self._raw if name in categories}
+        texts = [n for n in self._raw if kind_of(self.types[n]) == CATEGORY and n not in categories]
+        self._spoiled = {name for name in texts if _is_mostly_numbers(first[self._raw[name]])}
 
     def _header(self) -> list[str]:
         with io.TextIOWrapper(self.file.open(), "utf-8-sig", errors="replace", newline="") as lines:
@@ -75,9 +73,9 @@ class CsvPart(Part):
         if column in self._spoiled:  # a typing error makes text of it: it must not become a category a number
             row, line, value = self._first(column, lambda text: text not in self._absent() and not _is_number(text))
             raise ValueError(
-                f"{self.name} cannot be read: {value!r} stands in row {row} (line {line}), column {column!r}, which holds "
-                f"numbers elsewhere; mend it, name it a missing value with na=[{value!r}], or take the column as text "
-                f"with categories=[{column!r}]"
+                f"{self.name} cannot be read: {value!r} stands in row {row} (line {line}), column {column!r}, which "
+                f"holds numbers elsewhere; mend it, name it a missing value with na=[{value!r}], or take the column as "
+                f"text with categories=[{column!r}]"
             )
         if found == "binary":
             row, line, _ = self._first(column, lambda text: "\ufffd" in text)
@@ -87,7 +85,8 @@ class CsvPart(Part):
     def _first(self, column: str, fits: Callable[[str], bool]) -> tuple[int, int, str]:
         """Row, line and text of the first value that fits."""
         at = list(self._raw).index(column)
-        return next((row, line, values[at]) for row, line, values in self._rows() if fits(values[at]))
+        found = ((row, line, values[at]) for row, line, values in self._rows() if fits(values[at]))
+        return next(found, (0, 2, "text"))
 
     def settle(self, numbers: set[str]) -> None:
         self._numbers = numbers

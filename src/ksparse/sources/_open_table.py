@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ._encoding import CATEGORY, NUMBER, Column, TableEncoding
 from ._inputs import Input, import_arrow
-from ._opened import Means, Opened
+from ._opened import Means, Opened, rows_of
 from ._parts import EMPTY, ArrowPart, ParquetPart, Part
 from ._spool import Spool
 from ._spooled import SpooledPart
@@ -48,7 +48,7 @@ def open_table(
     numbers = [column.name for column in columns if column.levels is None]
     targets = [] if target is None else [target]
     used = [column.name for column in columns] + targets
-    size = max(1, means.room // (8 * len(used)))
+    size = rows_of(8 * len(used), means.room)
     for part in parts:
         part.settle({*numbers, *(() if labels else targets)})
     spool = means.spool()
@@ -170,8 +170,9 @@ def _refuse_unknown(name: str, names: list[str], file: str, argument: str) -> No
 
 
 def _close(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    return f" (there is {near[0]!r})" if near else ""
+    near = {other.lower(): other for other in names}
+    found = difflib.get_close_matches(name.lower(), near, 1)
+    return f" (there is {near[found[0]]!r})" if found else ""
 
 
 def _note(file: str, name: str, values: dict[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .._source import AHEAD, SHARE_OF_BLOCKS
 from ._spool import Spool
 
-BLOCK = 1 << 24  # bytes of a dense block: larger ones are no faster
+SMALL, LARGE, ROWS = 1 << 22, 1 << 24, 2048  # bytes and rows of a dense block
 
 
 class Opened(NamedTuple):
@@ -40,8 +40,8 @@ class Means(NamedTuple):
 
     @property
     def room(self) -> int:
-        """Bytes of a dense block."""
-        return min(BLOCK, self.most)
+        """Most bytes of a dense block."""
+        return min(LARGE, self.most)
 
     @property
     def folder(self) -> str | Path | None:
@@ -49,6 +49,11 @@ class Means(NamedTuple):
 
     def spool(self) -> Spool | None:
         return None if self.cache is False else Spool(self.share, self.folder)
+
+
+def rows_of(row_bytes: int, room: int) -> int:
+    """Rows of a dense block: small ones take less memory, but with few rows reading each column costs too much."""
+    return max(1, min(room, max(SMALL, ROWS * row_bytes)) // row_bytes)
 
 
 def check_cache(cache: Any) -> bool | str | Path:

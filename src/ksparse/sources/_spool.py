@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ class Shelf:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         try:
-            self._file: Any = tempfile.TemporaryFile(buffering=0, prefix="ksparse-", dir=folder)  # noqa: SIM115 (closed by `close`)
+            self._file: Any = tempfile.TemporaryFile(buffering=0, prefix="ksparse-", dir=folder)  # noqa: SIM115
         except OSError as error:
             raise ValueError(f"cache must be a folder that can be written to, got {str(folder)!r}: {error}") from None
+        weakref.finalize(self, self._file.close)  # whoever forgets to close it need not be told
         self._turn = threading.Lock()
         self.size = 0
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ._encoding import Column
 from ._inputs import import_arrow
+from ._opened import rows_of
 from ._parts import Part
 from ._spooled import as_text
 from ._transpose import all_finite, spread
@@ -46,7 +47,7 @@ class Table:
     def blocks(self, wanted: NDArray[np.int64] | None, room: int) -> Iterator[NDArray[Any]]:
         """Blocks of about `room` bytes, all rows of the wanted columns."""
         plan = _Plan(self, np.arange(self.shape[1]) if wanted is None else np.asarray(wanted))
-        rows = min(self.shape[0], max(1, room // (self.dtype.itemsize * plan.width)))
+        rows = min(self.shape[0], rows_of(self.dtype.itemsize * plan.width, room))
         buffers: list[NDArray[Any]] = []
         turn, high = 0, 0
         for part in self._parts:

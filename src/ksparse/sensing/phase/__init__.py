@@ -13,7 +13,7 @@ from ._grid import make_grid
 from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
 from ._ledger import Ledger, locked, read_records, set_aside
 from ._parallel import Pool, Workers
-from ._report import write_report, write_whole
+from ._report import write_report
 from ._result import Curve, MinimumN, Phase
 from ._search import minimum_n
 from ._threshold import donoho_tanner
@@ -44,5 +44,4 @@ __all__ = [
     "tell_mended",
     "wilson",
     "write_report",
-    "write_whole",
 ]

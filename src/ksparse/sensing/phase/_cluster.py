@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from ..._dask import ClusterError, TookLonger, Watch, cancel, check_version, check_workers, quiet, result_of
 from ..._threads import one_thread
 from ..._validate import check_count
 from ._parallel import Done, Pool, Workers, in_batches, pack, perform
 
 T = TypeVar("T")
-TookLonger = asyncio.TimeoutError  # not the builtin one before Python 3.11
 CONNECT = 5.0  # seconds that a scheduler has to answer
 JOIN = 10.0  # seconds that its first worker has to be there
 REFRESH = 2.0  # seconds between two looks at how many workers there are
-PATIENCE = 1.0, 60.0  # seconds for a result before it is asked for anew: at first, and at most
-VERSION = "__import__('ksparse').__version__"  # as a text it arrives on any Python, whatever is installed there
 
 
 class Cluster:
@@ -59,13 +55,8 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster, which goes on; work that nobody waits for any more is cancelled."""
         self._cancel()
-        log = logging.getLogger("distributed.client")
-        before, log.disabled = log.disabled, log.disabled or self._client.status != "running"
-        try:  # the scheduler may be gone: that is said already, and Dask would print a traceback
-            with suppress(OSError, TookLonger):
-                self._client.close()
-        finally:
-            log.disabled = before
+        with quiet(self._client):  # the scheduler may be gone
+            self._client.close()
 
     @property
     def jobs(self) -> int:
@@ -97,43 +88,21 @@ class Cluster:
         return _Batch(self, future)
 
     def _wait(self, future: Any) -> Done:
-        from distributed import CancelledError, KilledWorker
-
-        told, (patience, most) = False, PATIENCE
-        while True:
-            try:
-                done = future.result(timeout=patience)
-                break
-            except TookLonger:  # still at work, or kept by a worker that died: Dask may try for 30 s to reach it
-                patience = min(2 * patience, most)
-                if not self._count() and not told:
-                    told = True
-                    warnings.warn(f"the cluster at {self.address} has no workers; waiting for some", stacklevel=2)
-            except KilledWorker as trouble:
-                raise RuntimeError(
-                    f"{trouble.allowed_failures + 1} workers of the cluster at {self.address} died of the same trials, "
-                    "perhaps for lack of memory; their logs may say more"
-                ) from None
-            except CancelledError:
-                raise RuntimeError(
-                    f"the scheduler at {self.address} is gone, or has cancelled the work; with a scheduler that runs, "
-                    "the same again goes on"
-                ) from None
-            except Exception as trouble:  # Dask's own: those of the work come as results
-                raise RuntimeError(f"the cluster at {self.address} cannot do the work: {trouble}") from trouble
+        try:
+            done = result_of(future, Watch(self.address, self._count), "trials")
+        except ClusterError:
+            raise
+        except Exception as trouble:  # Dask's own: those of the work come as results
+            raise RuntimeError(f"the cluster at {self.address} cannot do the work: {trouble}") from trouble
         self._running.pop(future.key, None)
         return done
 
     def _cancel(self) -> None:
-        if self._running and self._client.status == "running":
-            with suppress(OSError, TookLonger):
-                self._client.cancel(list(self._running.values()))
+        cancel(self._client, list(self._running.values()))
         self._running.clear()
 
     def _check_workers(self) -> None:
         """Refuse a cluster without workers, and workers with another version of ksparse."""
-        from ... import __version__
-
         try:
             self._client.wait_for_workers(1, timeout=JOIN)
         except TookLonger:
@@ -141,9 +110,7 @@ class Cluster:
                 f"the scheduler at {self.address} has no workers; start some with: "
                 f"dask worker {self.address} --nworkers -1 --nthreads 1"
             ) from None
-        for worker, found in sorted(self._client.run(eval, VERSION, on_error="return").items()):
-            if not isinstance(found, OSError):  # lost in the meantime; those that join later are asked with their work
-                _check_version(__version__, found, worker)
+        check_workers(self._client)
 
 
 class _Batch(NamedTuple):
@@ -175,7 +142,7 @@ def do_trials(version: str, work: bytes) -> Done:
     from ... import __version__
 
     try:
-        _check_version(version, __version__, "that joined")
+        check_version(version, __version__, "that joined")
     except ValueError as trouble:
         return Done(0.0, 0.0, [], trouble)
     with one_thread():
@@ -210,10 +177,3 @@ async def _greet(address: str) -> None:
         kind = (await asyncio.wait_for(place.identity(), CONNECT))["type"]
     if kind != "Scheduler":
         raise ValueError(f"a {kind} is there")
-
-
-def _check_version(here: str, there: Any, worker: str) -> None:
-    if there == here:
-        return
-    found = f"has ksparse {there}" if isinstance(there, str) else f"cannot import ksparse ({there})"
-    raise ValueError(f"worker {worker} {found}, and this is ksparse {here}; install ksparse=={here} there")

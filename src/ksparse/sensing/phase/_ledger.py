@@ -7,22 +7,20 @@ set aside under another name, and the good lines go on.
 
 from __future__ import annotations
 
-import errno
 import filecmp
 import json
 import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows: nothing there keeps two runs apart
-    fcntl = None  # type: ignore[assignment]
+from ..._files import lock, open_locked, replace_locked, spare_name, sync_folder, write_all
+
+REMEDY = "give another out"  # to whom finds a file in use
 
 Record = dict[str, Any]
 
@@ -66,9 +64,9 @@ class Ledger:
         self.aside: Path | None = None
         self._file = -1
         if self.path is not None:
-            self._file = _open(self.path)
+            self._file = open_locked(self.path, REMEDY)
             try:
-                self._spare(self.path).unlink(missing_ok=True)  # left by a kill in the middle of `_replace`
+                spare_name(self.path).unlink(missing_ok=True)  # left by a kill in the middle of `_replace`
                 if not fresh:
                     self._read(self.path)
                 elif self.path.stat().st_size:
@@ -101,7 +99,7 @@ class Ledger:
             if self._key(record) in self.kept:
                 raise ValueError(f"record {self._key(record)} is already there")
         if self._file >= 0:
-            _write(self._file, b"".join(map(to_line, records)))
+            write_all(self._file, b"".join(map(to_line, records)))
         for record in records:
             self._remember(record)
 
@@ -141,24 +139,9 @@ class Ledger:
             os.fsync(self._file)
 
     def _replace(self, lines: Iterable[bytes]) -> None:
-        """Put these lines in the place of the file in one move; the new file is locked before anybody can see it."""
+        """Put these lines in the place of the file in one move."""
         assert self.path is not None
-        spare = self._spare(self.path)
-        new = _open(spare)
-        try:
-            _write(new, b"".join(lines))
-            os.replace(spare, self.path)
-        except BaseException:
-            os.close(new)
-            spare.unlink(missing_ok=True)  # the disk may be full
-            raise
-        _sync_folder(self.path.parent)
-        os.close(self._file)
-        self._file = new
-
-    @staticmethod
-    def _spare(path: Path) -> Path:
-        return path.with_name(f".{path.name}.new")
+        self._file = replace_locked(self.path, b"".join(lines), self._file, REMEDY)
 
 
 def to_line(record: Record) -> bytes:
@@ -200,7 +183,7 @@ def set_aside(path: Path, why: str) -> Path:
         except OSError:  # a file system without links
             shutil.copyfile(path, other)
         break
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return other
 
 
@@ -220,54 +203,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        _lock(handle, folder)
+        lock(handle, folder, REMEDY)
         yield
     finally:
         os.close(handle)
-
-
-def _open(path: Path) -> int:
-    """A descriptor to append with, locked: two runs that write one file would do everything twice."""
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            if not _lock(file, path):
-                return file
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file), path.stat()):
-                    _sync_folder(path.parent)
-                    return file
-        except BaseException:
-            os.close(file)
-            raise
-        os.close(file)  # replaced between opening and locking: once more
-
-
-def _lock(file: int, path: Path) -> bool:
-    """Whether it is locked now: some file systems have no locks."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise ValueError(f"{path} is being written by another run; wait for it, or give another out") from None
-        return False
-
-
-def _write(file: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(file, view) :]
-    os.fsync(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Names, too, reach the disk only when told; where a folder cannot be opened, the system does it by itself."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

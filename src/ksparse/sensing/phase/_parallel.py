@@ -17,6 +17,8 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from ..._dask import portable
+
 T = TypeVar("T")
 BATCH = 0.2  # seconds of work that a worker gets at a time
 AHEAD = 3  # batches a worker that may be under way or wait for an earlier one
@@ -206,17 +208,8 @@ def perform(work: bytes) -> Done:
         function, batch = pickle.loads(work)
         results = [function(*item) for item in batch]
     except Exception as trouble:
-        error = _portable(trouble)
+        error = portable(trouble)
     return Done(time.monotonic() - begin, time.thread_time() - cpu_begin, results, error)
-
-
-def _portable(trouble: Exception) -> Exception:
-    """An exception that can be sent: itself if possible."""
-    try:
-        pickle.loads(pickle.dumps(trouble))
-        return trouble
-    except Exception:
-        return RuntimeError(f"{type(trouble).__name__}: {trouble}")
 
 
 def _send(file: Any, message: Any) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..._files import write_whole
 from ._result import Phase
 
 
@@ -42,16 +42,6 @@ def as_csv(phases: Sequence[Phase]) -> str:
     writer.writeheader()
     writer.writerows({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows)
     return text.getvalue()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one move: whoever reads it sees the old one or the new one."""
-    spare = path.with_name(f".{path.name}.new")
-    try:
-        spare.write_bytes(content)
-        os.replace(spare, path)
-    finally:
-        spare.unlink(missing_ok=True)
 
 
 def _plain(label: str) -> str:

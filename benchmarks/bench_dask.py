@@ -1,0 +1,153 @@
+"""How fast is the full gradient on two processes of a Dask cluster?  And where does the time of a stage go?
+
+    python benchmarks/bench_dask.py [--quick] [--out FILE]
+
+A full gradient is one pass of `Source.map` with the function that HT-SVRG's stages use.  It runs on a cluster of one
+process and on one of two, each with one thread, in turn in the same run; the rows are in the workers' memory.  Starting
+the workers, compiling and the first passes are excluded.  Then a stage (the gradient and the rows that were drawn) is
+split into reading, computing and transfer: for rows that the workers hold, and for rows that every pass reads from .npy
+and Parquet files in the task.  Sums over workers, divided by their number, so that they add up to the wall time;
+transfer is all that is neither reading nor computing: sending, scheduling, waiting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from _store import machine, write_whole
+from bench_steps import check, show
+from distributed import Client, LocalCluster
+
+from ksparse.problem import Problem
+from ksparse.sources import Partitions, _dask_cluster
+
+WANTED = 1.5  # times the speed of one process
+K = 20
+
+
+def rows_of(i, rows, d):
+    """A block of rows, the same for everybody who asks."""
+    return np.random.default_rng(i).standard_normal((rows, d))
+
+
+def cluster(workers):
+    return LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit=None
+    )
+
+
+class Gradient:
+    """A problem whose stages can be timed."""
+
+    def __init__(self, rows, y, sample):
+        self.rows, self.problem = rows, Problem.create(rows, y)
+        self.slots = self.problem.slots(K)
+        self.slots.x[:] = 1.0
+        self.idx = np.random.default_rng(0).integers(0, len(y), (sample, 1))
+
+    def stage(self):
+        """Seconds of a stage, and its gradient."""
+        began = time.perf_counter()
+        stage = self.problem.stage(self.slots, self.idx)
+        return time.perf_counter() - began, stage.mu
+
+    def split(self, passes, workers):
+        """A median stage, split."""
+        found = []
+        for _ in range(passes):
+            seconds, _ = self.stage()
+            found.append((seconds, self.rows.times))
+        seconds, times = sorted(found, key=lambda item: item[0])[passes // 2]
+        parts = {name: 1e3 * getattr(times, name) / workers for name in ("read", "compute", "transfer")}
+        return {"stage_ms": 1e3 * seconds, "pass_ms": 1e3 * times.wall, **{f"{k}_ms": v for k, v in parts.items()}}
+
+
+def speeds(X, y, passes, clients):
+    """Milliseconds of a full gradient on one process and on two, in turn; the medians, and the ratio."""
+    runs = [Gradient(Partitions(X, client=client), y, 1) for client in clients]
+    assert all(run.rows.held for run in runs)
+    (_, one), (_, two) = runs[0].stage(), runs[1].stage()  # a warm-up, and the check
+    apart = float(np.max(np.abs(one - two)) / np.max(np.abs(one)))
+    for run in runs:
+        run.stage()
+    times = [[run.stage()[0] for run in runs] for _ in range(passes)]
+    one_ms, two_ms = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
+    compute = [run.rows.times.compute for run in runs]
+    ratios = sorted(first / second for first, second in times)
+    return {
+        "n": X.shape[0], "d": X.shape[1], "partitions": X.numblocks[0], "one_ms": one_ms, "two_ms": two_ms,
+        "ratio": one_ms / two_ms, "lowest": ratios[0], "highest": ratios[-1], "compute_s": compute, "apart": apart,
+    }  # fmt: skip
+
+
+def splits(X, y, sample, folder, passes, client):
+    """A stage on two processes: rows held, and read in the task."""
+    parts, d = X.numblocks[0], X.shape[1]
+    rows = X.chunks[0][0]
+    for i in range(parts):
+        block = rows_of(i, rows, d)
+        np.save(folder / f"{i:03}.npy", block)
+        pd.DataFrame(block, columns=[f"c{j}" for j in range(d)]).to_parquet(folder / f"{i:03}.parquet")
+    files = [dask.delayed(np.load)(folder / f"{i:03}.npy") for i in range(parts)]
+    frame = dd.read_parquet(str(folder / "*.parquet"))
+    found = []
+    free = _dask_cluster.OnCluster._free
+    for name, data, held in (("held", X, True), ("npy", files, False), ("parquet", frame, False)):
+        _dask_cluster.OnCluster._free = free if held else lambda self: 0  # as if the memory were full
+        try:
+            run = Gradient(Partitions(data, client=client), y, sample)
+        finally:
+            _dask_cluster.OnCluster._free = free
+        assert run.rows.held is held
+        run.stage()
+        run.stage()
+        found.append({"rows": name, "n": X.shape[0], "d": d, "sample": sample, **run.split(passes, 2)})
+    return found
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes only, half a minute")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "dask.json")
+    options = parser.parse_args(arguments)
+    n, d, parts, passes = (80_000, 250, 8, 7) if options.quick else (400_000, 500, 16, 15)
+    rows = n // parts
+    X = da.concatenate([da.from_delayed(dask.delayed(rows_of)(i, rows, d), (rows, d), float) for i in range(parts)])
+    y = np.random.default_rng(1).standard_normal(n)
+    load = os.getloadavg()[0]
+    with (
+        cluster(1) as one,
+        cluster(2) as two,
+        Client(one, set_as_default=False) as a,
+        Client(two, set_as_default=False) as b,
+    ):
+        gradients = [speeds(X, y, passes, (a, b))]
+        show("Full gradient, ms", gradients, ["n", "d", "partitions", "one_ms", "two_ms", "ratio", "lowest", "highest"])
+        with tempfile.TemporaryDirectory() as folder:
+            stages = splits(X, y, min(n, 20_000), Path(folder), max(3, passes // 3), b)
+    show("A stage on two processes, ms", stages,
+         ["rows", "n", "d", "sample", "stage_ms", "pass_ms", "read_ms", "compute_ms", "transfer_ms"])  # fmt: skip
+    checks = [
+        check("full gradient: times the speed of one process", gradients[0]["ratio"], WANTED),
+        check("largest relative difference of gradients", gradients[0]["apart"], 1e-9, most=True),
+    ]
+    report = {"gradients": gradients, "stages": stages, "checks": checks, "load_before": load, "machine": machine()}
+    write_whole(options.out, json.dumps(report, indent=1) + "\n")
+    print(f"\nload before the run: {load:.2f} on {os.cpu_count()} cores; written to {options.out}")
+    return 0 if all(line["ok"] for line in checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The course that `Exchange` and `JointExchange` share: growth, a local search, and breaths, each with another search.
+
+All that the next step depends on is in a `Search`, so that a checkpoint can keep it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..result import Record
+from ._run import Clock
+
+
+@dataclass
+class Search:
+    """Where a run is."""
+
+    fit: Any
+    sizes: list[int]  # that the support is still to go through before a local search begins
+    best: Any = None  # once there has been one of k columns
+    number: int = 0  # of the breath
+    begun: bool = False  # the local search
+    cap: float = math.inf  # exchanges at once
+    exact: bool = False  # the model of the next step
+    optimal: bool = False  # no exchange promised anything at the best fit
+
+    def took(self, better: Any, cap: float) -> None:
+        """F fell."""
+        self.fit, self.cap, self.exact = better, cap, False
+
+    def failed(self, optimal: bool) -> None:
+        """It did not: the next model will be exact; if this one was, the search has ended."""
+        if not self.exact:
+            self.exact, self.cap = True, max(1, self.cap // 2) if math.isfinite(self.cap) else self.cap
+            return
+        if self.best is self.fit:
+            self.optimal = optimal
+        self.begun, self.number = False, self.number + 1
+
+
+class SearchRun(ABC):
+    """One run: its course, and what a step of it is made of."""
+
+    k: int
+    breaths: int
+    widest: float  # exchanges at once with which a local search begins
+    clock: Clock
+
+    @abstractmethod
+    def begin(self) -> Search:
+        """The fit to start from, and the sizes to go through."""
+
+    @abstractmethod
+    def resized(self, fit: Any, size: int) -> Any:
+        """Grow or shrink the support in the model, exchange, and refit."""
+
+    @abstractmethod
+    def advance(self, search: Search) -> None:
+        """A model, and exchanges in it, tried on F."""
+
+    @abstractmethod
+    def record(self, fit: Any, before: float) -> Record:
+        """Show a fit, and say what happened since the last one was shown."""
+
+    @abstractmethod
+    def finish(self, search: Search) -> Record:
+        """The best fit in all its digits."""
+
+    @abstractmethod
+    def rebuilt(self, columns: Any, x: Any, constant: Any, objective: float) -> Any:
+        """A fit from its coefficients: what the rows say there is computed anew."""
+
+    @abstractmethod
+    def memory(self) -> dict[str, Any]:
+        """What a step depends on beside the search ..."""
+
+    @abstractmethod
+    def remember(self, memory: dict[str, Any]) -> None:
+        """... and back."""
+
+    def records(self, state: dict[str, Any] | None) -> Iterator[Record]:
+        """A record for the start and for every better fit; with a state, those that come after it."""
+        if state is None:
+            search = self.begin()
+            yield self.record(search.fit, search.fit.objective)
+        else:
+            search = self._resumed(state)
+        while search.number <= self.breaths:
+            while search.sizes:
+                self._keep(search)
+                search.fit = self.resized(search.fit, search.sizes[0])
+                del search.sizes[0]
+            if not search.begun:
+                search.cap, search.exact, search.begun = self.widest, False, True
+                if search.best is None or search.fit.objective < search.best.objective:
+                    yield self._better(search)
+            while search.begun:
+                self._keep(search)
+                before = search.fit
+                self.advance(search)
+                if search.fit is not before and search.fit.objective < search.best.objective:
+                    yield self._better(search)
+            search.fit = search.best
+            search.sizes = [self.k + max(1, round(0.5**search.number * self.k)), self.k]  # of a breath
+        yield self.finish(search)
+
+    def _better(self, search: Search) -> Record:
+        """The fit is the best so far."""
+        before = search.fit if search.best is None else search.best
+        search.best = search.fit
+        return self.record(search.fit, before.objective)
+
+    # --- checkpoints ---------------------------------------------------------------------------------------------
+    def _keep(self, search: Search) -> None:
+        same = search.best is search.fit
+        self.clock.keep(
+            search={**vars(search), "fit": coefficients(search.fit), "sizes": search.sizes.copy(), "best": None},
+            best=None if search.best is None or same else coefficients(search.best),
+            same=same,
+            memory=self.memory(),
+        )
+
+    def _resumed(self, state: dict[str, Any]) -> Search:
+        search = Search(**state["search"])
+        search.fit = self.rebuilt(*search.fit)
+        if state["same"]:
+            search.best = search.fit
+        elif state["best"] is not None:
+            search.best = self.rebuilt(*state["best"])
+        self.remember(state["memory"])
+        return search
+
+
+def coefficients(fit: Any) -> tuple[Any, Any, Any, float]:
+    """All of a fit that cannot be computed from the rest."""
+    return fit.columns, fit.x, fit.constant, fit.objective
