@@ -249,7 +249,7 @@ def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
             time.sleep(0.005)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
-    assert process.returncode == code
+    assert process.returncode == code, said
     assert said == f"interrupted: {saved} keeps the stages done, the same command goes on from there\n"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
