@@ -28,7 +28,7 @@ test: lint
 test-all: lint
 	$(PYTEST)
 
-# `make bench DATA=folder` adds what needs data sets; the last four fail when a check is missed.
+# `make bench DATA=folder` adds what needs data sets; the last five fail when a check is missed.
 # Numbers that benchmarks/results holds from the same sources are kept: an interrupted run goes on where it was.
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
@@ -41,6 +41,7 @@ endif
 	$(BIN)/python benchmarks/bench_transitions.py
 	$(BIN)/python benchmarks/bench_recovery.py
 	$(BIN)/python benchmarks/bench_steps.py
+	$(BIN)/python benchmarks/bench_dask.py
 
 clean:
 	rm -rf .venv build dist

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -33,15 +34,33 @@ from ksparse.sources._dask_sent import MOST, Sent  # noqa: E402
 LOCAL = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
 
 
+def start():
+    return distributed.LocalCluster(memory_limit=None, scheduler_kwargs={"allowed_failures": 1}, **LOCAL)
+
+
 @pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(memory_limit=None, scheduler_kwargs={"allowed_failures": 1}, **LOCAL) as cluster:
-        yield cluster
+def started():
+    clusters = []
+    yield clusters
+    for cluster in clusters:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(started):
+    """Two workers in processes of their own.  Those that were killed come again, or else a new cluster does."""
+    if started:
+        try:
+            started[-1].wait_for_workers(2, timeout=20)
+        except TimeoutError:
+            started.pop().close()
+    if not started:
+        started.append(start())
+    return started[-1]
 
 
 @pytest.fixture
 def client(cluster):
-    cluster.wait_for_workers(2, timeout=100)  # those that were killed come again
     with distributed.Client(cluster, set_as_default=False) as client:
         yield client
 
@@ -75,8 +94,9 @@ def assert_same(X, A, y):
 
 
 # --- the same numbers ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kind", ["dense", "sparse", "frame"])
-@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+@pytest.mark.parametrize(
+    ("scheduler", "kind"), [("threads", "dense"), ("threads", "sparse"), ("threads", "frame"), ("sync", "dense")]
+)
 def test_the_same_iterates_here(scheduler, kind):
     A, X, y = data(kind)
     with dask.config.set(scheduler=scheduler):
@@ -138,6 +158,11 @@ def test_estimators_take_partitions_and_plain_collections(client):
         np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
         assert list(model.feature_names_in_) == list(X.columns)
         np.testing.assert_allclose(model.predict(given), plain.predict(pd.DataFrame(A, columns=X.columns)), rtol=1e-6)
+
+
+@pytest.mark.long
+def test_classes_from_partitions(client):
+    A, X, y = data("frame")
     labels = np.where(y > 0, "yes", "no")
     there = KSparseClassifier(k=3, random_state=0).fit(Partitions(X, client=client), labels)
     here = KSparseClassifier(k=3, random_state=0).fit(pd.DataFrame(A, columns=X.columns), labels)
@@ -199,8 +224,8 @@ def test_futures_of_a_cluster(client):
     np.testing.assert_array_equal(Partitions(held, client=client).load(), A)
     futures = client.map(np.full, [(4, 3)] * 5, range(5))
     np.testing.assert_array_equal(Partitions(futures).load(), np.repeat(np.arange(5.0), 4)[:, None] * np.ones(3))
-    with dask.config.set(scheduler="threads"), pytest.raises(ValueError, match="give its client"):
-        Partitions(held)
+    with dask.config.set(scheduler="threads"):  # the data know where they are
+        np.testing.assert_array_equal(Partitions(held + 1).load(), A + 1)
     rows = Partitions(client.scatter([A[:300], A[300:]]), client=client)
     np.testing.assert_array_equal(rows.load(), A)
     for number in client.run(os.getpid).values():
@@ -273,7 +298,7 @@ def test_results_wait_in_the_memory_allowed(client):
 
 
 # --- whoever dies ----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("lazily", [False, True])
+@pytest.mark.parametrize("lazily", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_killed_worker_costs_time_alone(cluster, client, lazily, monkeypatch):
     if lazily:
         monkeypatch.setattr(_dask_cluster.OnCluster, "_free", lambda self: 0)
@@ -309,6 +334,7 @@ def test_a_worker_killed_amid_a_pass(cluster, client):
     )
 
 
+@pytest.mark.long
 def test_a_killed_process_costs_time_alone():
     A, X, y = data("dense")
     with dask.config.set(scheduler="processes", num_workers=2):
@@ -322,6 +348,7 @@ def test_a_killed_process_costs_time_alone():
     rows.close()
 
 
+@pytest.mark.long
 def test_a_cluster_that_was_restarted(client):
     _, X, y = data("dense")
     rows = Partitions(X, client=client)
@@ -435,10 +462,11 @@ def test_bad_input():
 
 
 def test_importing_ksparse_does_not_import_dask():
-    import subprocess
-
     text = "import sys, ksparse, ksparse.sources; print({'dask', 'distributed'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout == "set()\n"
+    text = "import sys; sys.modules['dask'] = None; from ksparse.sources import Partitions; Partitions(None)"
+    said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stderr
+    assert "pip install 'ksparse[dask]'" in said.splitlines()[-1]
 
 
 # --- one cluster for all ---------------------------------------------------------------------------------------------
@@ -449,3 +477,14 @@ def test_a_fit_and_a_phase_run_share_a_cluster(client, tmp_path):
     assert_same(rows, A, y)
     phase.run(matched, jobs=1, out=tmp_path / "here", **SMALL)
     assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+@pytest.mark.long
+def test_the_paper_runs_on_a_cluster(client, tmp_path):
+    for name, where in (("there", ["--scheduler", client.scheduler.address]), ("here", ["--jobs", "1"])):
+        command = ["paper", "--preset", "quick", "--figures", "theory,4", "--out", str(tmp_path / name), "-q", *where]
+        done = subprocess.run([sys.executable, "-m", "ksparse.cli", *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    for folder in ("results", "summary", "figures"):
+        assert files(tmp_path / "there" / folder) == files(tmp_path / "here" / folder)
+    assert "figure4.jsonl" in files(tmp_path / "here" / "results")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import doctest
+import gzip
 import itertools
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,7 +38,7 @@ from ksparse import (
 )
 from ksparse._source import read_ahead
 from ksparse.problem import Problem
-from ksparse.sources import Blocks, Source
+from ksparse.sources import Blocks, Source, open_files
 
 N, D = 600, 40
 ALL_LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
@@ -368,3 +372,63 @@ def test_times_and_load(dense):
     assert 0 < source.times.compute < source.times.wall
     assert isinstance(source, Source)
     assert len(source) == N
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+def write_table(A, y, path):
+    """Numbers and a target "y" in the format that the suffix says."""
+    import pyarrow as pa
+    from pyarrow import csv, feather, parquet
+    from sklearn.datasets import dump_svmlight_file
+
+    kinds = path.suffixes
+    if kinds[0] == ".svm":
+        with (gzip.open if kinds[-1] == ".gz" else open)(path, "wb") as file:
+            dump_svmlight_file(A, y, file, zero_based=False)
+        return path
+    if kinds[0] == ".npy":
+        np.save(path, np.column_stack([A, y]))
+        return path
+    A = A.toarray() if sparse.issparse(A) else A
+    table = pa.table({**{f"x{j}": A[:, j] for j in range(A.shape[1])}, "y": y})
+    if kinds[0] == ".parquet":
+        parquet.write_table(table, path, row_group_size=250)
+    elif kinds[0] == ".arrow":
+        feather.write_feather(table, str(path), compression="uncompressed", chunksize=130)
+    else:
+        with bz2.open(path, "wb") if kinds[-1] == ".bz2" else open(path, "wb") as file:
+            csv.write_csv(table, file)
+    return path
+
+
+@pytest.mark.parametrize("layout", ["dense", "thin"])
+@pytest.mark.parametrize("kind", [".npy", ".parquet", ".arrow", ".csv", ".csv.bz2", ".svm", ".svm.gz"])
+def test_the_same_iterates_from_files(kind, layout, request, tmp_path):
+    if layout == "thin" and kind == ".npy":
+        return
+    A, y = request.getfixturevalue(layout)
+    path = write_table(A, y, tmp_path / f"rows{kind}")
+    source = open_files(path, memory="1MB", **({} if ".svm" in kind or kind == ".npy" else {"target": "y"}))
+    assert source.shape == (N, D)
+    assert source.sparse == (".svm" in kind)
+    seen = []
+    for X, targets in ((A, y), (source, source.y)):
+        iterates = []
+
+        def note(now, iterates=iterates):
+            iterates.append(now.x)
+
+        solver = HTSVRG(m=400, stages=6, tol=0)
+        minimize(X, targets, 4, solver=solver, intercept=True, random_state=5, callback=note)
+        seen.append(np.array(iterates))
+    assert len(seen[0]) == 6
+    np.testing.assert_allclose(seen[1], seen[0], rtol=0, atol=1e-9)
+    model = KSparseRegressor(k=3).fit(source, source.y)
+    np.testing.assert_allclose(model.coef_, KSparseRegressor(k=3).fit(A, y).coef_, rtol=0, atol=1e-9)
+
+
+def test_the_page_is_true():
+    page = Path(__file__).parent.parent / "docs" / "sources.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0
+    assert tried > 15

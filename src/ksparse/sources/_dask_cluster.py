@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .._dask import PATIENCE, Cancelled, Watch, cancel, check_workers, result_of
 from ._dask_here import Lost
-from ._dask_parts import Done, Form, Lazy, Order, as_block, do_part, lives_on_cluster
+from ._dask_parts import Done, Form, Lazy, Order, as_block, client_of, do_part
 from ._dask_sent import Sent
 
 SHARE = 0.6  # of a worker's memory that rows may take: beyond it Dask begins to move them to disk
@@ -41,7 +41,7 @@ class OnCluster:
 
     def hold(self, form: Form, size: int) -> bool:
         """Keep the partitions on the cluster, if they fit or are there already; gives whether."""
-        if not lives_on_cluster(self.parts) and size > self._free():
+        if client_of(self.parts) is None and size > self._free():
             return False
         self._form = form
         self._persist()
@@ -55,7 +55,7 @@ class OnCluster:
             delayed(as_block)(part, form, rows, dask_key_name=f"ksparse-block-{name}-{i}")
             for i, (part, rows) in enumerate(zip(self._delayed, self.rows, strict=True))
         ]
-        there = lives_on_cluster(self.parts)
+        there = client_of(self.parts) is not None
         # in turn, where Dask would give neighbours to the same worker: passes go through the rows in their order
         workers = [None] if there else sorted(self.client.nthreads()) or [None]
         futures: list[Any] = [None] * len(blocks)

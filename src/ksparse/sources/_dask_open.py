@@ -17,7 +17,7 @@ from dask.system import CPU_COUNT
 from numpy.typing import NDArray
 
 from ._dask_here import Here, Processes, start_processes
-from ._dask_parts import Form, Lazy, Look, lay_out, lives_on_cluster, look, without_others
+from ._dask_parts import Form, Lazy, Look, client_of, lay_out, look, without_others
 
 
 class Opened(NamedTuple):
@@ -33,10 +33,13 @@ class Opened(NamedTuple):
 
 def open_parts(X: Any, client: Any, y: Any) -> Opened:
     """Take a collection apart; compute what it does not say of itself."""
-    who = Who(X, client)
+    if client is not None:
+        _check_client(client)
+    with nullcontext() if client is None else client.as_current():
+        layout = lay_out(X)
+    lazy = without_others(layout.parts)
+    who = Who(layout.parts, client or client_of(lazy))
     try:
-        with nullcontext() if who.client is None else who.client.as_current():
-            layout = lay_out(X)
         if layout.rows is None:  # all looks and the targets in one go
             looks, y = who.compute(layout.parts, y)
         else:
@@ -48,8 +51,7 @@ def open_parts(X: Any, client: Any, y: Any) -> Opened:
         d, dtype, entries, names = _agree(looks, sum(rows))
         kept = [i for i, count in enumerate(rows) if count]  # nothing can be computed from no rows
         y = None if y is None else _targets(y, sum(rows))
-        parts = [layout.parts[i] for i in kept]
-        runner = who.runner(parts, [rows[i] for i in kept])
+        runner = who.runner([layout.parts[i] for i in kept], [lazy[i] for i in kept], [rows[i] for i in kept])
     except BaseException:
         who.close()
         raise
@@ -102,23 +104,16 @@ def _targets(y: Any, n: int) -> NDArray[Any]:
 class Who:
     """Whoever computes: the cluster of a client, or what Dask is set to."""
 
-    def __init__(self, X: Any, client: Any) -> None:
-        items = X if isinstance(X, (list, tuple)) else [X]
-        if client is None:
-            scheduler = get_scheduler(collections=[item for item in items if is_dask_collection(item)][:1])
-            client = getattr(scheduler, "__self__", None) or next(
-                (item.client for item in items if hasattr(item, "client") and not is_dask_collection(item)), None
-            )
-        else:
-            scheduler = None
-        if client is not None:
-            _check_client(client)
-        self.client = client
+    def __init__(self, parts: list[Any], client: Any) -> None:
+        scheduler = get_scheduler(collections=parts[:1]) if client is None else None
+        self.client = client or getattr(scheduler, "__self__", None)
+        if self.client is not None:
+            _check_client(self.client)
         self.lanes = int(dask.config.get("num_workers", None) or CPU_COUNT)
         self._get: Callable[..., Any] | None = None  # a scheduler that only computes
         self._pool: Executor | None = None
         self._kind, self._own = "client", False
-        if client is None:
+        if self.client is None:
             self._choose(scheduler)
 
     def _choose(self, scheduler: Any) -> None:
@@ -156,18 +151,18 @@ class Who:
             found = dask.compute(*wanted, **({"pool": self._pool} if self._kind == "processes" else {}))
         return list(found[: len(parts)]), np.concatenate(found[len(parts) :]) if pieces else y
 
-    def runner(self, delayed_parts: list[Any], rows: list[int]) -> Any:
-        parts: list[Lazy] = without_others(delayed_parts, self._get)
+    def runner(self, parts: list[Any], lazy: list[Lazy], rows: list[int]) -> Any:
+        """Whoever works on the partitions, which are given as delayed objects and with a graph for each."""
         if self.client is not None:
             from ._dask_cluster import OnCluster
 
-            return OnCluster(self.client, delayed_parts, parts, rows)
-        if lives_on_cluster(parts):
-            raise ValueError("X is on a cluster; give its client: Partitions(X, client=client)")
+            return OnCluster(self.client, parts, lazy, rows)
+        for part in lazy:
+            part.get = self._get
         if self._kind == "processes":
             assert self._pool is not None
-            return Processes(parts, rows, self.lanes, self._pool, self._own)
-        return Here(parts, rows, self.lanes, self._pool)
+            return Processes(lazy, rows, self.lanes, self._pool, self._own)
+        return Here(lazy, rows, self.lanes, self._pool)
 
     def close(self) -> None:
         if self._own and self._pool is not None:

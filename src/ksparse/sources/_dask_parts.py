@@ -68,8 +68,9 @@ class Done(NamedTuple):
 class Lazy:
     """A partition as a graph of its own: whoever needs it computes it, in the thread that needs it."""
 
-    def __init__(self, graph: dict[Any, Any], key: Any, get: Callable[..., Any] | None = None) -> None:
-        self.graph, self.key, self.get = graph, key, get
+    def __init__(self, graph: dict[Any, Any], key: Any) -> None:
+        self.graph, self.key = graph, key
+        self.get: Callable[..., Any] | None = None  # a scheduler that is not one of Dask's own
 
     def load(self) -> Any:
         from dask.local import get_sync
@@ -144,7 +145,7 @@ def _check_numbers(dtype: Any, name: str) -> None:
         raise ValueError(NO_NUMBERS.format(name=name, what=what, dtype=dtype))
 
 
-def without_others(parts: list[Any], get: Callable[..., Any] | None = None) -> list[Lazy]:
+def without_others(parts: list[Any]) -> list[Lazy]:
     """Every partition with the part of the graph that it needs."""
     from dask.optimization import cull
     from dask.utils import ensure_dict
@@ -154,13 +155,14 @@ def without_others(parts: list[Any], get: Callable[..., Any] | None = None) -> l
         graph = part.dask  # most have it in common; it is held, so that no other one can have its id
         if id(graph) not in graphs:
             graphs[id(graph)] = graph, ensure_dict(graph)
-        found.append(Lazy(cull(graphs[id(graph)][1], [part.key])[0], part.key, get))
+        found.append(Lazy(cull(graphs[id(graph)][1], [part.key])[0], part.key))
     return found
 
 
-def lives_on_cluster(parts: list[Lazy]) -> bool:
-    """Whether something of these is on a cluster already: then only the cluster can go on from there."""
-    return any(_is_future(getattr(node, "value", node)) for part in parts for node in part.graph.values())
+def client_of(parts: list[Lazy]) -> Any:
+    """The client of the cluster that something of these is on already, and that alone can go on from there; or None."""
+    nodes = (getattr(node, "value", node) for part in parts for node in part.graph.values())
+    return next((node.client for node in nodes if _is_future(node)), None)
 
 
 # --- with a partition ------------------------------------------------------------------------------------------------

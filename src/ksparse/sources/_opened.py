@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .._source import AHEAD, SHARE_OF_BLOCKS
 from ._spool import Spool
 
-SMALL, LARGE, ROWS = 1 << 22, 1 << 24, 2048  # bytes and rows of a dense block
+SMALL, LARGE, ROWS = 1 << 22, 1 << 25, 4096  # bytes and rows of a dense block
 
 
 class Opened(NamedTuple):
