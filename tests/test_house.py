@@ -46,7 +46,7 @@ EXTRA = {
     "_dask": {"distributed"},
     "_threads": {"threadpoolctl"},
     "_progress": {"rich"},
-    "_commands": {"typer"},
+    "_commands": {"pyarrow", "rich", "sklearn", "typer"},
     "cli": {"typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import math
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ._commands import AsJson, errors, print_json
+from ._commands._options import Loss
+from ._commands.fit import fit
+from ._commands.info import info
 from ._commands.paper import paper
+from ._commands.path import path
 from ._commands.phase import phase
+from ._commands.predict import predict
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Models with at most k features: bounds, plans and certificates; how many measurements recovery takes.",
+    result_callback=lambda *_, **__: sys.stdout.flush(),  # here, where a reader that has gone is no traceback
+    help="Models with at most k features from files of any size; bounds, plans and certificates; how many measurements "
+    "recovery takes.",
 )
-
-
-class Loss(str, Enum):
-    squared = "squared"
-    logistic = "logistic"
-    poisson = "poisson"
-    huber = "huber"
-    squared_hinge = "squared_hinge"
 
 
 ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}
@@ -169,8 +167,8 @@ def _number(value: float | None) -> str:
     return "" if value is None else "inf" if math.isinf(value) else f"{value:.4f}"
 
 
-app.command()(phase)
-app.command()(paper)
+for command in (fit, predict, path, info, phase, paper):
+    app.command()(command)
 
 
 if __name__ == "__main__":

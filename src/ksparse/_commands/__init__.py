@@ -25,7 +25,7 @@ def errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from None
     except MemoryError:
         print("error: the data do not fit into memory", file=sys.stderr)
@@ -49,7 +49,12 @@ def long_run(out: Path) -> Iterator[None]:
             raise ValueError(f"{error.filename or out} cannot be written ({error.strerror or error})") from None
 
 
-def print_json(facts: Any) -> None:
+def json_text(facts: Any) -> str:
+    """One JSON object as text."""
     from .._json import jsonable
 
-    print(json.dumps(jsonable(facts), indent=2))
+    return json.dumps(jsonable(facts), indent=2)
+
+
+def print_json(facts: Any) -> None:
+    print(json_text(facts))

@@ -1,0 +1,318 @@
+"""Hostile files, kills, pipes, full disks on the command line: one clear line, its exit code, nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from test_commands import listing, refused, run, write_csv
+
+import ksparse
+
+pa = pytest.importorskip("pyarrow", reason="files need the files extra")
+from pyarrow import parquet  # noqa: E402
+
+ROWS = "a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(20))
+NAN = ROWS.replace("\n4,2,", "\n4,nan,")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A Parquet file of several groups of rows, as bytes."""
+    path = tmp_path_factory.mktemp("whole") / "a.parquet"
+    rng = np.random.default_rng(0)
+    table = pa.table({"a": rng.standard_normal(3000), "b": rng.standard_normal(3000), "y": rng.standard_normal(3000)})
+    parquet.write_table(table, path, row_group_size=500)
+    return path.read_bytes()
+
+
+HOSTILE = [
+    ("ragged.csv", ROWS + "1,2\n", ["ragged.csv", "line 22"]),
+    ("ragged.csv", ROWS + "1,2,3,4\n", ["ragged.csv", "line 22"]),
+    ("nan.csv", NAN, ["nan.csv", "row 4 (line 6)", "'b'"]),
+    ("empty.csv", ROWS.replace("\n4,2,", "\n4,,"), ["row 4 (line 6)", "'b'"]),
+    ("inf.csv", ROWS.replace("\n4,2,", "\n4,inf,"), ["row 4 (line 6)", "'b'"]),
+    ("gap.csv", ROWS.replace(",12\n", ",\n"), ["gap.csv", "row 4 (line 6)", "'y'"]),
+    ("header.csv", ROWS.replace("a,b,y", "a,b,z"), ["'y'", "'a', 'b', 'z'"]),
+    ("twice.csv", ROWS.replace("a,b,y", "a,a,y"), ["twice.csv", "'a'", "twice"]),
+    ("none.csv", ROWS.split("\n", 1)[1], ["none.csv", "header"]),
+    ("rowless.csv", "a,b,y\n", ["rowless.csv", "no rows"]),
+    ("nothing.csv", "", ["nothing.csv"]),
+    ("binary.csv", b"\x00\xff\xfe" * 50, ["binary.csv"]),
+    ("packed.csv.gz", b"no gzip", ["packed.csv.gz"]),
+    ("cut.csv.gz", gzip.compress(ROWS.encode() * 50)[:-30], ["cut.csv.gz"]),
+    ("bad.svm", "1 1:2 2:3\n1 2:x\n", ["bad.svm"]),
+    ("falling.svm", "1 3:2 2:3\n", ["falling.svm"]),
+    ("both.svm", "1 0:2 2:3\n-1 1:2\n", None),  # 0-based: fine
+    ("huge.svm", "1 3000000000000:1\n", ["huge.svm"]),
+    ("page.pdf", "%PDF", ["page.pdf"]),
+    ("nowhere.csv", None, ["nowhere.csv", "not there"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    HOSTILE,
+    ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "",
+)
+def test_hostile_files_are_named(tmp_path, name, content, wanted):
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    target = () if ".svm" in name else ("--target", "y")
+    arguments = ("fit", tmp_path / name, *target, "-k", 1, "--out", tmp_path / "m.json", "--checkpoint", tmp_path / "c")
+    if wanted is None:
+        run(*arguments)
+        return
+    before = listing(tmp_path)
+    message = refused(*arguments)
+    for part in wanted:
+        assert part in message, message
+    assert listing(tmp_path) == before
+
+
+def test_text_in_a_column_of_numbers_is_named(tmp_path):
+    """Beyond what is looked at to know a column's kind; before that, it is a column of categories."""
+    lines = [f"{i},{i % 7},{3 * i}" for i in range(200_000)]
+    lines[150_000] = "oops,2,3"
+    (tmp_path / "text.csv").write_text("a,b,y\n" + "\n".join(lines))
+    message = refused("fit", tmp_path / "text.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    assert "'oops'" in message
+    assert "'a'" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["text.csv"]
+
+
+def test_truncated_parquet_is_named(tmp_path, whole):
+    (tmp_path / "a.parquet").write_bytes(whole[: len(whole) // 2])
+    arguments = ("fit", tmp_path / "a.parquet", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    before = listing(tmp_path)
+    assert "a.parquet" in refused(*arguments)
+    assert listing(tmp_path) == before
+    broken = bytearray(whole)
+    broken[1000:6000] = bytes(5000)  # the end is whole, some rows are not
+    (tmp_path / "a.parquet").write_bytes(broken)
+    before = listing(tmp_path)
+    assert "a.parquet" in refused(*arguments)
+    assert listing(tmp_path) == before
+
+
+def test_names_with_html_are_text_in_the_report(tmp_path):
+    pytest.importorskip("jinja2", reason="pages need the report extra")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 3))
+    evil = "<script>alert(1)</script>"
+    path = write_csv(
+        tmp_path / "<b>.csv", [evil, "b", "\x1b[2Jc", "y&amp;"], np.column_stack([X, X @ [2, 1, 1]]).tolist()
+    )
+    done = run("fit", path, "--target", "y&amp;", "-k", 3, "--report", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert evil not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<b>.csv" not in page
+    assert "y&amp;amp;" in page
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[2Jc" in done.stdout
+
+
+def test_a_report_has_held_out_rows_a_path_and_the_curve_of_cross_validation(tmp_path):
+    pytest.importorskip("jinja2", reason="pages need the report extra")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 8))
+    label = np.where(X[:, 1] - X[:, 4] + 0.5 * rng.standard_normal(150) > 0, "yes", "no")
+    path = write_csv(
+        tmp_path / "a.csv", [*"abcdefgh", "y"], [[*row, t] for row, t in zip(X.tolist(), label, strict=True)]
+    )
+    report = tmp_path / "page.html"
+    facts = json.loads(
+        run(
+            "fit",
+            path,
+            "--target",
+            "y",
+            "--cv",
+            3,
+            "--ks",
+            "1:4",
+            "--report",
+            report,
+            "--out",
+            tmp_path / "m.json",
+            "--json",
+        ).stdout
+    )
+    assert facts["files"] == {"out": str(tmp_path / "m.json"), "report": str(report)}
+    assert {row["feature"] for row in facts["features"]} == {"b", "e"}
+    page = report.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    for word in ("held-out", "m.json", "cross-validation"):
+        assert word in page
+    run("fit", path, "--target", "y", "-k", 2, "--report", report, "--held-out", 0)
+    assert "calibration" not in report.read_text().lower()
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+def start(*arguments, **settings):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **settings}
+    return subprocess.Popen([sys.executable, "-m", "ksparse.cli", *map(str, arguments)], text=True, **pipes)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """A command of some seconds, several fits, many stages, and the model of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("slow")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 60))
+    y = X[:, :8].sum(axis=1) + rng.standard_normal(2000)
+    names = [*(f"x{j}" for j in range(60)), "y"]
+    parquet.write_table(pa.table([*X.T, y], names=names), folder / "a.parquet")
+    common = ("fit", folder / "a.parquet", "--target", "y", "--solver", "ht-svrg", "--m", 300_000, "--quiet")
+    arguments = (*common, "--cv", 2, "--ks", "1:3")
+    return arguments, *undisturbed(arguments, folder)
+
+
+def undisturbed(arguments, folder):
+    """The model, and the seconds it takes once all is compiled."""
+    run(*arguments, "--out", folder / "model.json", "--max-time", 0.01)
+    began = time.monotonic()
+    run(*arguments, "--out", folder / "model.json")
+    return ksparse.load(folder / "model.json"), time.monotonic() - began
+
+
+def stamp(path):
+    """What changes whenever the file is replaced."""
+    found = path.stat() if path.exists() else None
+    return found and (found.st_ino, found.st_mtime_ns)
+
+
+def wait_for_fit(process, saved):
+    """Wait until the command has opened its checkpoint."""
+    before, deadline = stamp(saved), time.monotonic() + 120
+    while process.poll() is None and stamp(saved) == before and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def kill_and_resume(arguments, model, seconds, tmp_path, kills):
+    """Kill the fit at random moments, go on, and compare the model with the undisturbed one."""
+    moments, out, saved = random.Random(0), tmp_path / "model.json", tmp_path / "checkpoint"
+    arguments = (*arguments, "--out", out, "--checkpoint", saved)
+    killed, said = 0, ""
+    for _ in range(kills):
+        with start(*arguments) as process:
+            wait_for_fit(process, saved)
+            time.sleep(moments.uniform(0, seconds))
+            process.kill()
+            said += process.stderr.read()
+        killed += not out.exists()
+        if out.exists():  # it was done before: a new one
+            np.testing.assert_array_equal(ksparse.load(out).coef_, model.coef_)
+            out.unlink()
+    said += run(*arguments).stderr
+    assert killed > kills / 2
+    assert re.search(r"^note: going on from \S+/checkpoint: .*(done|from stage \d+)$", said, re.MULTILINE)
+    found = ksparse.load(out)
+    np.testing.assert_array_equal(found.coef_, model.coef_)
+    assert found.intercept_ == model.intercept_
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json"]
+
+
+def test_a_killed_fit_goes_on_and_ends_with_the_same_model(slow, tmp_path):
+    kill_and_resume(*slow, tmp_path, 3)
+
+
+@pytest.mark.long
+def test_ten_kills(slow, tmp_path):
+    arguments = (*slow[0], "--ks", "1:8")
+    for name in ("undisturbed", "killed"):
+        (tmp_path / name).mkdir()
+    kill_and_resume(arguments, *undisturbed(arguments, tmp_path / "undisturbed"), tmp_path / "killed", 10)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+)
+def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
+    arguments, *_ = slow
+    saved = tmp_path / "checkpoint"
+    with start(*arguments, "--out", tmp_path / "m.json", "--checkpoint", saved) as process:
+        wait_for_fit(process, saved)
+        while process.poll() is None and b"solved" not in saved.read_bytes():
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert said == f"interrupted: {saved} keeps the stages done, the same command goes on from there\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_another_fit_does_not_take_the_checkpoint(slow, tmp_path):
+    arguments, *_ = slow
+    saved = tmp_path / "checkpoint"
+    run(*arguments, "--checkpoint", saved, "--max-time", "0.2")
+    before = saved.read_bytes()
+    assert "seed" in refused(*arguments, "--checkpoint", saved, "--max-time", "0.2", "--seed", 7)
+    assert saved.read_bytes() == before
+
+
+def test_progress_is_shown_on_a_terminal(slow):
+    arguments, *_ = slow
+    ours, theirs = pty.openpty()
+    with start(*(part for part in arguments if part != "--quiet"), stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while b"stage" not in shown:
+            shown += os.read(ours, 1000)
+        process.kill()
+    os.close(ours)
+    assert b"cross-validation, 2 folds: run 1 of 7, stage" in shown
+
+
+def test_pipes_in_and_out(tmp_path):
+    (tmp_path / "a.csv").write_text(ROWS)
+    line = f"{sys.executable} -m ksparse.cli"
+    learn = f"cat a.csv | {line} fit - --format csv --target y -k 1 --l2 0 --out m.json -q"
+    command = f"{learn} && cat a.csv | {line} predict m.json - --format csv"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    values = done.stdout.split("prediction\n")[1].split()
+    np.testing.assert_allclose(np.array(values, float), 3.0 * np.arange(20), atol=1e-9)
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path):
+    (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(100_000)))
+    run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    with start("predict", tmp_path / "m.json", tmp_path / "long.csv", "--quiet") as process:
+        assert process.stdout.readline() == "prediction\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path):
+    (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(30_000)))
+    run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    before = listing(tmp_path)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731
+    process = start(
+        "predict", tmp_path / "m.json", tmp_path / "long.csv", "--out", tmp_path / "p.csv", preexec_fn=limit
+    )
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.startswith("error: ")
+    assert len(said.splitlines()) == 1
+    assert listing(tmp_path) == before
+
+
+def test_help_starts_fast():
+    code = "import sys, ksparse.cli; print([m for m in ('numba', 'numpy', 'sklearn', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
+    assert done.stdout == "[]\n"
