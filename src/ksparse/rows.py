@@ -63,13 +63,13 @@ class Rescaled(Source):
             source.shape, source.dtype, sparse=source.sparse, entries=source.entries, names=source.names,
             memory=source.memory,
         )  # fmt: skip
-        self._source, self._centre, self._factor = source, scaled.centre, scaled.factor
+        self.source, self.centre, self.factor = source, scaled.centre, scaled.factor
 
     def map(self, function: Callable[..., T], *arrays: NDArray[Any], columns: Any = None) -> Iterator[T]:
         which = slice(None) if columns is None else columns
-        units = self._centre[which], self._factor[which]
-        yield from self._source.map(functools.partial(_rescaled, function, *units), *arrays, columns=columns)
-        self.times = self._source.times
+        units = self.centre[which], self.factor[which]
+        yield from self.source.map(functools.partial(_rescaled, function, *units), *arrays, columns=columns)
+        self.times = self.source.times
 
 
 def _rescaled(function: Callable[..., T], centre: Any, factor: Any, block: Any, *parts: Any) -> T:

@@ -17,7 +17,7 @@ from ._threads import ordered_map
 from .matrix import reads_whole_rows
 from .pass_kernels import slot_curvature, sweep
 from .passes import as_scipy, each, membership, parts, pick_rows, summed
-from .rows import CSR, Rows, as_rows, entries, frozen
+from .rows import CSR, Rescaled, Rows, Scaled, as_rows, entries, frozen
 
 Array = NDArray[np.float64]
 BLOCK = 1 << 13  # numbers a block of rows holds in a pass: predictions and sums then meet it in cache
@@ -63,6 +63,10 @@ class Point:
         full = np.zeros(self.d)
         full[self.column[self.first :]] = self.x[self.first :]
         return full
+
+    def at(self, x: Array) -> Point:
+        """The same columns with other coefficients."""
+        return Point(self.first, self.column, x, self.d, self.n, self.loss, self._places)
 
     def of_few(self) -> tuple[Point, NDArray[np.int64]]:
         """The same for rows that hold the columns in play only, in ascending order; and those columns."""
@@ -130,6 +134,8 @@ def gather_stage(
     point: Point, source: Source, y: Array, weight: Array, offset: Array, row_max: Array, idx: Any, reuse: Stage | None
 ) -> Stage:
     """One pass over a source: the gradient, and the rows that `idx` draws; `reuse` is a stage no longer needed."""
+    if isinstance(source, Rescaled) and (point.first or not source.centre.any()):
+        return _rescaled_stage(point, source, y, weight, offset, row_max, idx, reuse)
     drawn, place = np.unique(idx, return_inverse=True)
     wanted = np.zeros(point.n, dtype=bool)
     wanted[drawn] = True
@@ -149,6 +155,25 @@ def gather_stage(
         loss, mu, mu_ones, np.concatenate(slopes), sample.rows(),
         y[drawn], weight[drawn], offset[drawn], row_max[drawn], place.reshape(idx.shape).astype(np.int64, copy=False),
     )  # fmt: skip
+
+
+def _rescaled_stage(point: Point, source: Rescaled, *others: Any) -> Stage:
+    """The same for columns in other units, from the blocks as they are stored: scaling all of them would cost more than
+    all else.  Only the sums and the rows that are drawn change their units."""
+    centre, factor, first = source.centre, source.factor, point.first
+    x = point.x.copy()
+    x[first:] *= factor[point.column[first:]]
+    if first:
+        x[0] -= float(centre[point.column[1:]] @ x[1:])
+    stage = gather_stage(point.at(x), source.source, *others)
+    stage.mu[:] = (stage.mu - stage.mu_ones * centre) * factor
+    source.times = source.source.times
+    if isinstance(stage.rows, CSR):
+        return stage._replace(rows=as_rows(Scaled(as_scipy(stage.rows), centre, factor).copy()))
+    sample: Any = stage.rows.base  # our own memory, which the next stage uses again
+    sample[: len(stage.rows)] -= centre.astype(sample.dtype)
+    sample[: len(stage.rows)] *= factor.astype(sample.dtype)
+    return stage
 
 
 class Sample:
