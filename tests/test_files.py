@@ -604,3 +604,28 @@ def test_reading_keeps_up_with_the_disk(tmp_path):
     answers = list(source.map(slow))
     assert len(answers) > 4
     assert all(same for same, _ in answers)
+
+
+# --- rows that are kept ----------------------------------------------------------------------------------------------
+def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
+    from ksparse.sources import _kept
+
+    rows = np.random.default_rng(0).standard_normal((300, 5))
+    frame = pd.DataFrame(rows, columns=list("abcde"))
+    frame.to_parquet(tmp_path / "rows.parquet")
+    with open_files(tmp_path / "rows.parquet", target=False) as source:
+        decoded = []
+        inner = source._rows.blocks
+        source._rows.blocks = lambda *which: decoded.append(which) or inner(*which)
+        for _ in range(2):
+            next(source.blocks())  # left at once: not a pass
+        for _ in range(4):
+            np.testing.assert_array_equal(source.load(), rows)
+        assert len(decoded) == 3
+        np.testing.assert_array_equal(np.concatenate(list(source.blocks(np.array([1, 3])))), rows[:, [1, 3]])
+        assert len(decoded) == 4  # of some columns the table is read
+    with open_files(tmp_path / "rows.parquet", target=False, cache=False) as source:
+        assert source._kept is None
+    assert _kept.free_memory() > 0
+    assert not _kept.has_room(1 << 60, None)
+    assert not _kept.has_room(1, tmp_path / "nowhere")

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._source import BLOCK, read_ahead
 from ._encoding import Column
 from ._inputs import import_arrow
-from ._opened import rows_of
 from ._parts import Part
 from ._spooled import as_text
 from ._transpose import all_finite, spread
 
 TURNS = 3  # blocks that take turns: one is at work, one waits, one is being filled
+BATCHES = 2  # rooms that a batch of the files takes
 
 
 class Table:
@@ -45,15 +46,17 @@ class Table:
         return all(types.is_float16(type) or types.is_float32(type) for type in found)
 
     def blocks(self, wanted: NDArray[np.int64] | None, room: int) -> Iterator[NDArray[Any]]:
-        """Blocks of about `room` bytes, all rows of the wanted columns."""
+        """Blocks of the wanted columns, from batches of `room` bytes: a batch costs a column, whatever its rows."""
         plan = _Plan(self, np.arange(self.shape[1]) if wanted is None else np.asarray(wanted))
-        rows = min(self.shape[0], rows_of(self.dtype.itemsize * plan.width, room))
+        each = self.dtype.itemsize * plan.width
+        rows = min(self.shape[0], max(1, min(BLOCK, room) // each))
+        batch_rows = max(rows, BATCHES * room // each)
         buffers: list[NDArray[Any]] = []
         turn, high = 0, 0
         for part in self._parts:
             part.check_same()
             row = 0
-            for batch in part.batches(plan.sources, rows):
+            for _, batch in read_ahead(part.batches(plan.sources, batch_rows)):  # decoded while this one is turned
                 low = 0
                 while low < batch.num_rows:
                     if len(buffers) <= turn % TURNS:

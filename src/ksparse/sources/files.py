@@ -13,10 +13,12 @@ from .._source import MEMORY, Source
 from .._validate import check_choice, check_flag
 from ._encoding import MISSING, check_encoding, table_encoding
 from ._inputs import find_inputs
+from ._kept import Kept, has_room
 from ._memory import check_memory
 from ._open_matrix import like_matrix, open_matrix
 from ._open_table import Wish, open_table
 from ._opened import Means, Opened, check_cache
+from ._table import Table
 
 
 class Files(Source):
@@ -44,17 +46,23 @@ class Files(Source):
         )  # fmt: skip
         self.target, self.encoding, self.notes = opened.target, opened.encoding, opened.notes
         self._rows, self._spool, self._room = rows, opened.spool, means.room
+        bulk = rows.shape[0] * rows.shape[1] * self.dtype.itemsize
+        keep = isinstance(rows, Table) and means.cache is not False and has_room(bulk, means.folder)
+        self._kept = Kept(rows.shape, self.dtype, means.folder) if keep else None
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         if self._rows is None:
             raise ValueError("these files have been closed: open them again")
+        if columns is None and self._kept is not None:
+            return self._kept.blocks(lambda: self._rows.blocks(None, self._room), self.block_rows)
         return self._rows.blocks(columns, self._room)
 
     def close(self) -> None:
         """Forget the rows and remove what was kept of them; without it that happens when nobody uses them any more."""
         self._rows = None
-        if self._spool is not None:
-            self._spool.close()
+        for place in (self._spool, self._kept):
+            if place is not None:
+                place.close()
 
     def __enter__(self) -> Files:
         return self
@@ -165,7 +173,8 @@ def open_files(
         "parquet", "arrow", "csv", "tsv", "libsvm", "npy" or "npz", if the name does not tell.
     cache : bool or path
         Text is parsed once: what does not fit into a quarter of the memory goes to a temporary file without a name,
-        in this folder if one is given.  False: it is parsed in every pass.
+        in this folder if one is given.  So are the rows of a table once they are decoded, if the machine has twice
+        the room for them, on the disk and in memory that nobody needs.  False: all is done in every pass.
     memory : int or str
         What work on the rows may take, such as 2**30 or "1GB".
 
