@@ -241,7 +241,7 @@ class Entry:
         self.book._busy = False
 
     def keep(self, state: Dict) -> None:
-        """Note the state after a stage."""
+        """Note the state after a stage; to its records, a list, others may be added."""
         self.state = state
         self.book._write_if_due()
 
@@ -263,7 +263,10 @@ class Entry:
     def line(self) -> bytes:
         if self._line:
             return self._line
-        told = {"result": self.result} if self.result is not None else {"state": self.state, "first": self.first}
+        state = self.state
+        if state is not None:  # there may be many records, and they are all numbers
+            state = {**state, "records": np.array(state["records"][: self.stage + 1], dtype=np.float64)}
+        told = {"result": self.result} if self.result is not None else {"state": state, "first": self.first}
         line = json.dumps({"solved": self.solved, "told": encoded(told)}).encode()
         if self.result is not None:
             self._line = line

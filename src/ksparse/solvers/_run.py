@@ -194,7 +194,7 @@ class Standing:
             "stage": len(self.records) - 1,
             "slots": [self.slots.column.copy(), self.slots.x.copy()],
             "best": [best.column.copy(), best.x.copy(), self.best.objective],
-            "records": self.records.copy(),
+            "records": self.records,
             "gradients": self.gradients,
             "rules": vars(self.rules).copy(),
             "seconds": clock.seconds,
@@ -207,7 +207,7 @@ class Standing:
         copy_slots(rebuilt(problem, self.slots, *state["slots"]), self.slots)
         *best, objective = state["best"]
         self.best.take(objective, rebuilt(problem, self.slots, *best))
-        self.records = [tuple(record) for record in state["records"]]
+        self.records = [tuple(record) for record in np.asarray(state["records"]).tolist()]
         self.gradients = state["gradients"]
         vars(self.rules).update(state["rules"])
         clock.go_on(state["seconds"], state["free"])
@@ -228,9 +228,8 @@ def _run(
     slots, best, records, rules = standing.slots, standing.best, standing.records, standing.rules
     status = swap_optimal = None
     iterate: Any = solver.iterate
-    stages = iterate(problem, slots, rng, clock) if state is None else iterate(problem, slots, rng, clock, state)
     try:
-        for record in stages:
+        for record in iterate(problem, slots, rng, clock, *(() if state is None else (state,))):
             stage = len(records)
             standing.gradients += record.gradients
             records.append((record.objective, standing.gradients, clock.seconds, *record[2:5]))

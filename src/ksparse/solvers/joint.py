@@ -261,14 +261,12 @@ def _run(
         records: list[tuple[float, ...]] = []
         state = entry.state
         if state is not None:
-            records += [tuple(record) for record in state["records"]]
+            records += [tuple(record) for record in np.asarray(state["records"]).tolist()]
             clock.go_on(state["seconds"], state["free"])
 
         def keep(solver: dict[str, Any]) -> None:
             stage, seconds = len(records) - 1, clock.seconds
-            entry.keep(
-                {"stage": stage, "records": records.copy(), "seconds": seconds, "free": clock.free, "solver": solver}
-            )
+            entry.keep({"stage": stage, "records": records, "seconds": seconds, "free": clock.free, "solver": solver})
 
         clock.keeper = keep
         result = _stages(solver, run, callback, clock, records, None if state is None else state["solver"])
