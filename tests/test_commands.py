@@ -33,6 +33,12 @@ def run(*arguments, code=0, input=None):
     return done
 
 
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch):
+    """However long a busy machine takes."""
+    monkeypatch.setattr("ksparse._commands._session.EVERY", 1e9)
+
+
 def refused(*arguments, input=None):
     """The one line of an error with exit code 2, and nothing on stdout."""
     done = run(*arguments, code=2, input=input)

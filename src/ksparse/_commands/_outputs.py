@@ -52,6 +52,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         yield spare
         os.replace(spare, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say which file it was
+        raise
     finally:
         spare.unlink(missing_ok=True)
 

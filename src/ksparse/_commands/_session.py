@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import signal
 import sys
@@ -27,10 +28,6 @@ class Interrupted(BaseException):
 
     Not a KeyboardInterrupt: on that one a solver returns its best point, and the command's next fit would begin.
     """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.code = 128 + number
 
 
 class Session:
@@ -115,15 +112,19 @@ def session(show: bool) -> Iterator[Session]:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: work.note(str(message))
-        stack.enter_context(_signals())
+        received = stack.enter_context(_signals())
         try:
-            yield work
+            try:
+                yield work
+            except (Interrupted, Exception):
+                if not received:
+                    raise
+                # whatever went wrong after a signal went wrong because of it
+                print(f"interrupted: {work.kept()}", file=sys.stderr)
+                raise typer.Exit(128 + received[0]) from None
         except (ValueError, ImportError) as error:
             kind = ImportError if isinstance(error, ImportError) else ValueError
             raise kind(as_options(str(error))) from None
-        except Interrupted as stop:
-            print(f"interrupted: {work.kept()}", file=sys.stderr)
-            raise typer.Exit(stop.code) from None
         except BrokenPipeError:  # whoever read the output has gone: typer ends quietly
             raise
         except OSError as error:
@@ -135,18 +136,22 @@ def session(show: bool) -> Iterator[Session]:
 
 
 @contextmanager
-def _signals() -> Iterator[None]:
-    """Ctrl-C and a polite kill as `Interrupted`."""
+def _signals() -> Iterator[list[int]]:
+    """Ctrl-C and a polite kill as `Interrupted`, and a list of those that came; the second one ends the process."""
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield received
         return
 
     def interrupt(number: int, frame: Any) -> None:
-        raise Interrupted(number)
+        received.append(number)
+        if len(received) > 1:
+            os._exit(128 + number)
+        raise Interrupted
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
