@@ -238,13 +238,18 @@ def test_futures_of_a_cluster(client):
 def test_functions_travel_once_a_pass_and_read_only_parts_once(client, monkeypatch):
     A, X, y = data("dense")
     rows, sent = Partitions(X.rechunk((70, -1)), client=client), []
-    task = _dask_cluster.OnCluster._task
+    task, tasks = _dask_cluster.OnCluster._task, _dask_cluster.OnCluster._tasks
 
     def count(self, function, *arguments, **near):
         sent.append(function.__name__)
         return task(self, function, *arguments, **near)
 
+    def count_all(self, function, which, *columns):
+        sent.extend([function.__name__] * len(which))
+        return tasks(self, function, which, *columns)
+
     monkeypatch.setattr(_dask_cluster.OnCluster, "_task", count)
+    monkeypatch.setattr(_dask_cluster.OnCluster, "_tasks", count_all)
     y.flags.writeable = False
     for _ in range(3):
         total = sum(rows.map(partial(gradient, np.ones(30)), y[:]))  # another view each time
@@ -284,9 +289,9 @@ def test_results_wait_in_the_memory_allowed(client):
     began = set()
     submit = rows._runner.submit
 
-    def note(sent, i, low, high):
-        began.add(i)
-        return submit(sent, i, low, high)
+    def note(sent, spans):
+        began.update(i for i, *_ in spans)
+        return submit(sent, spans)
 
     rows._runner.submit = note
     results = rows.map(large)
