@@ -41,3 +41,9 @@ def total(A):
 
 def die(A):
     os._exit(1)
+
+
+def worker(A):
+    from distributed import get_worker
+
+    return get_worker().address

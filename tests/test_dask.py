@@ -14,7 +14,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from dask_tasks import die, gradient, large, picky, pid, slow, total, total_of
+from dask_tasks import die, gradient, large, picky, pid, slow, total, total_of, worker
 from scipy import sparse
 from test_phase import SMALL, files, matched
 
@@ -31,7 +31,8 @@ pd = pytest.importorskip("pandas")
 from ksparse.sources import Partitions, Source, _dask_cluster  # noqa: E402
 from ksparse.sources._dask_sent import MOST, Sent  # noqa: E402
 
-LOCAL = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+HERE = "127.0.0.1:0"  # any free port
+LOCAL = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": HERE}
 
 
 def start():
@@ -238,13 +239,18 @@ def test_futures_of_a_cluster(client):
 def test_functions_travel_once_a_pass_and_read_only_parts_once(client, monkeypatch):
     A, X, y = data("dense")
     rows, sent = Partitions(X.rechunk((70, -1)), client=client), []
-    task = _dask_cluster.OnCluster._task
+    task, tasks = _dask_cluster.OnCluster._task, _dask_cluster.OnCluster._tasks
 
     def count(self, function, *arguments, **near):
         sent.append(function.__name__)
         return task(self, function, *arguments, **near)
 
+    def count_all(self, function, which, *columns):
+        sent.extend([function.__name__] * len(which))
+        return tasks(self, function, which, *columns)
+
     monkeypatch.setattr(_dask_cluster.OnCluster, "_task", count)
+    monkeypatch.setattr(_dask_cluster.OnCluster, "_tasks", count_all)
     y.flags.writeable = False
     for _ in range(3):
         total = sum(rows.map(partial(gradient, np.ones(30)), y[:]))  # another view each time
@@ -284,9 +290,9 @@ def test_results_wait_in_the_memory_allowed(client):
     began = set()
     submit = rows._runner.submit
 
-    def note(sent, i, low, high):
-        began.add(i)
-        return submit(sent, i, low, high)
+    def note(sent, spans):
+        began.update(i for i, *_ in spans)
+        return submit(sent, spans)
 
     rows._runner.submit = note
     results = rows.map(large)
@@ -314,8 +320,6 @@ def test_a_killed_worker_costs_time_alone(cluster, client, lazily, monkeypatch):
 
     there = fit(rows, y, stages=8, callback=kill)
     assert killed
-    cluster.wait_for_workers(2, timeout=100)
-    assert len(set(rows.map(slow))) == 2  # the one that came again has its share
     np.testing.assert_allclose(there.x, fit(A, y, stages=8).x, rtol=1e-9, atol=1e-11)
 
 
@@ -361,9 +365,7 @@ def test_a_cluster_that_was_restarted(client):
 def test_workers_that_come_late_and_a_scheduler_that_goes():
     A, X, _ = data("dense")
     with (
-        distributed.LocalCluster(
-            n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as late,
+        distributed.LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=HERE) as late,
         distributed.Client(late, set_as_default=False) as client,
     ):
         timer = threading.Timer(1.5, late.scale, (1,))
@@ -377,6 +379,21 @@ def test_workers_that_come_late_and_a_scheduler_that_goes():
             rows.load()
         with pytest.raises(ValueError, match="client is clos"):
             Partitions(X, client=client)
+
+
+def test_workers_that_join_get_their_share():
+    A, X, _ = data("dense")
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=HERE) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        rows = Partitions(X.rechunk((70, -1)), client=client)
+        assert len(set(rows.map(worker))) == 1
+        cluster.scale(2)
+        cluster.wait_for_workers(2, timeout=100)
+        found = list(rows.map(worker))
+        assert sorted(found.count(name) for name in set(found)) == [5, 5]
+        np.testing.assert_array_equal(rows.load(), A)
 
 
 def test_a_pass_that_is_left_is_cancelled(client):

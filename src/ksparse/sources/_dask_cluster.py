@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import uuid
@@ -97,9 +98,9 @@ class OnCluster:
 
     def places(self) -> dict[Any, tuple[int, list[int]]]:
         """Every partition at the worker that has it; at any one if it is nowhere, or at several."""
-        self._lanes = threads(self.client)
+        before, self._lanes = self._lanes, threads(self.client)
         self.total = max(1, sum(self._lanes.values()))
-        if self._blocks is not None:
+        if self._blocks is not None and not (before == self._lanes and all(self._holders)):
             where = self.client.who_has(self._blocks)
             self._holders = [tuple(where.get(block.key, ())) for block in self._blocks]
             self._even_out(self._blocks)
@@ -126,19 +127,37 @@ class OnCluster:
                 blocks[i] = self._task(_same, blocks[i], workers=[worker], allow_other_workers=True)
                 self._holders[i] = (worker,)
 
-    def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
-        block = None if self._blocks is None else self._blocks[i]
-        part = cloudpickle.dumps(self.parts[i]) if block is None else block
-        parts = []
-        for array, made in sent[1]:
-            if made is None:
-                parts.append(cloudpickle.dumps(array[low:high]))
-                continue
-            if i not in made:  # beside its block, which is an argument for that reason only
-                made[i] = self._task(_unpack_part, cloudpickle.dumps(array[low:high]), block)
-            parts.append(made[i])
-        near = {"workers": list(self._holders[i]), "allow_other_workers": True} if self._holders[i] else {}
-        return self._task(_do, sent[0], part, self.rows[i], *parts, **near)
+    def submit(self, sent: Any, spans: list[tuple[int, int, int]]) -> list[Any]:
+        """All at once for every place: a message each, where one a partition would keep the scheduler busy."""
+        order, arrays = sent
+        which = [i for i, *_ in spans]
+        for array, made in arrays:
+            missing = [span for span in spans if made is not None and span[0] not in made]
+            parts = [cloudpickle.dumps(array[low:high]) for _, low, high in missing]
+            # beside its block, which is an argument for that reason only
+            for (i, *_), part in zip(missing, self._tasks(_unpack_part, [i for i, *_ in missing], parts), strict=True):
+                made[i] = part
+        columns = [
+            [cloudpickle.dumps(array[low:high]) if made is None else made[i] for i, low, high in spans]
+            for array, made in arrays
+        ]
+        return self._tasks(_do, which, [order] * len(which), [self.rows[i] for i in which], *columns)
+
+    def _tasks(self, function: Any, which: list[int], *columns: list[Any]) -> list[Any]:
+        """``function(block, *arguments)`` for these partitions, where they are."""
+        found: dict[int, Any] = {}
+        at = {i: place for place, i in enumerate(which)}
+        for holders, some in itertools.groupby(sorted(which, key=self._holders.__getitem__), self._holders.__getitem__):
+            mine = sorted(some)
+            if self._blocks is None:
+                parts = [cloudpickle.dumps(self.parts[i]) if function is _do else None for i in mine]
+            else:
+                parts = [self._blocks[i] for i in mine]
+            near = {"workers": list(holders), "allow_other_workers": True} if holders else {}
+            arguments = [[column[at[i]] for i in mine] for column in columns]
+            with _large_graphs():
+                found.update(zip(mine, self.client.map(function, parts, *arguments, pure=False, **near), strict=True))
+        return [found[i] for i in which]
 
     def _task(self, function: Any, *arguments: Any, **near: Any) -> Any:
         with _large_graphs():
@@ -152,7 +171,13 @@ class OnCluster:
         self._watch.look()
         return self._watch.seconds
 
-    def result(self, future: Any) -> Done:
+    def results(self, futures: list[Any]) -> list[Done]:
+        if len(futures) > 1:  # in one message, if nobody is lost
+            with suppress(Exception):
+                return self.client.sync(self.client._gather, futures, callback_timeout=self._watch.seconds)
+        return [self._result(future) for future in futures]
+
+    def _result(self, future: Any) -> Done:
         try:
             return result_of(future, self._watch, "partition")
         except Cancelled as trouble:
@@ -241,13 +266,13 @@ def _unpack(work: bytes) -> Any:
     return cloudpickle.loads(work)
 
 
-def _unpack_part(work: bytes, block: Any) -> NDArray[Any]:
+def _unpack_part(block: Any, work: bytes) -> NDArray[Any]:
     part = np.asarray(cloudpickle.loads(work))
     part.flags.writeable = False
     return part
 
 
-def _do(order: Order, part: Any, rows: int, *arrays: Any) -> Done:
+def _do(part: Any, order: Order, rows: int, *arrays: Any) -> Done:
     """What a worker does; bytes are packed arguments."""
     unpacked = tuple(cloudpickle.loads(array) if isinstance(array, bytes) else array for array in arrays)
     return do_part(order, cloudpickle.loads(part) if isinstance(part, bytes) else part, rows, unpacked)

@@ -41,8 +41,11 @@ class Here:
         """Where partitions are: how many are worked on there at once, and which they are."""
         return {None: (self.total, list(range(len(self.parts))))}
 
-    def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
-        """Begin with partition i, the rows from low to high; gives a future."""
+    def submit(self, sent: Any, spans: list[tuple[int, int, int]]) -> list[Any]:
+        """Begin with partitions, each with its first and its last row; gives futures."""
+        return [self._submit(sent, *span) for span in spans]
+
+    def _submit(self, sent: Any, i: int, low: int, high: int) -> Any:
         executor, order, arrays = sent
         work = order, self.parts[i], self.rows[i], tuple(array[low:high] for array in arrays)
         if executor is not None:
@@ -59,8 +62,8 @@ class Here:
         """Nothing came for a while; gives the seconds until the next look."""
         return 60.0
 
-    def result(self, future: Any) -> Done:
-        return future.result()
+    def results(self, futures: list[Any]) -> list[Done]:
+        return [future.result() for future in futures]
 
     def renew(self) -> None:
         """Something was lost; what was under way is asked for again after this."""
@@ -111,7 +114,7 @@ class Processes(Here):
         self._files += 1
         return Path(self._folder.name) / f"{name}-{self._files}"
 
-    def submit(self, sent: Any, i: int, low: int, high: int) -> Any:
+    def _submit(self, sent: Any, i: int, low: int, high: int) -> Any:
         assert self._pool is not None
         arrays = [(item, low, high) if isinstance(item, Path) else item[low:high] for item in sent[1]]
         try:
@@ -121,9 +124,9 @@ class Processes(Here):
             failed.set_exception(trouble)
             return failed
 
-    def result(self, future: Any) -> Done:
+    def results(self, futures: list[Any]) -> list[Done]:
         try:
-            return super().result(future)
+            return super().results(futures)
         except BrokenExecutor as trouble:
             raise Lost(f"a process of Dask's scheduler died, perhaps for lack of memory ({trouble})") from None
 

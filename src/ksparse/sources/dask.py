@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import threading
 import time
 import weakref
@@ -17,6 +19,7 @@ from ._memory import check_memory
 
 T = TypeVar("T")
 AHEAD = 2  # partitions under way for each thread of a worker: one is computed while the next one is sent
+FAR = 32  # the same where it is known that results are small
 TRIES = 4  # times that lost work is asked for again
 
 
@@ -82,6 +85,7 @@ class Partitions(Source):
         )
         self._form, self._runner = found.form, found.runner
         self._starts = np.concatenate(([0], np.cumsum(found.runner.rows))).tolist()
+        self._sizes: dict[Any, int] = {}  # bytes that functions returned
         self.close = weakref.finalize(self, self._runner.close)
         self.held: bool = self._runner.hold(self._form, self.row_bytes * self.shape[0])
 
@@ -118,60 +122,69 @@ class Partitions(Source):
         self.times = Times(wall, read, compute, max(0.0, self._runner.total * wall - read - compute))
 
     def _in_order(self, order: Any, arrays: tuple[NDArray[Any], ...]) -> Iterator[Any]:
-        """Every partition's `Done`; a few for each thread are under way, and results wait while they fit the memory."""
+        """Every partition's `Done`.  Some are under way for each thread, and results wait while they fit the memory."""
         from ._dask_here import Lost
 
         runner, starts, news = self._runner, self._starts, threading.Event()
+        count, lost, name = len(starts) - 1, 0, _name(order.function)
         running: dict[int, Any] = {}
 
-        def submit(i: int) -> None:
-            running[i] = runner.submit(sent, i, starts[i], starts[i + 1])
-            running[i].add_done_callback(lambda future: news.set())
+        def submit(which: list[int]) -> None:
+            for i, future in zip(
+                which, runner.submit(sent, [(i, starts[i], starts[i + 1]) for i in which]), strict=True
+            ):
+                running[i] = future
+                future.add_done_callback(lambda _: news.set())
 
         def top_up(head: int) -> None:
+            fits = int(self.memory * SHARE_OF_BLOCKS) // max(1, self._sizes.get(name, self.memory))
+            window = max(AHEAD * runner.total + 2, fits)
             for threads, left, under_way in queues:
-                while under_way and running.get(under_way[0], _past).done():
+                while under_way and (under_way[0] not in running or running[under_way[0]].done()):
                     under_way.popleft()
-                while left and (left[0] == head or (left[0] < head + window and len(under_way) < AHEAD * threads)):
-                    under_way.append(left.popleft())
-                    submit(under_way[-1])
+                most = threads * (FAR if fits else AHEAD)
+                fresh = []
+                # many at a time cost less; half of them are left when more are sent
+                if left and (left[0] == head or len(under_way) <= most // 2):
+                    while left and (left[0] == head or (left[0] < head + window and len(under_way) < most)):
+                        under_way.append(left.popleft())
+                        fresh.append(under_way[-1])
+                if fresh:
+                    submit(fresh)
 
-        sent, lost = runner.begin(order, arrays), 0
+        sent, head = runner.begin(order, arrays), 0
         try:
             queues = [(threads, deque(left), deque[int]()) for threads, left in runner.places().values()]
-            window = least = AHEAD * runner.total + 2
-            for head in range(len(starts) - 1):
+            while head < count:
+                top_up(head)
                 patience = runner.patience()
-                while True:
+                while not running[head].done():
+                    if not news.wait(patience):
+                        patience = runner.look()
+                    news.clear()
                     top_up(head)
-                    if not running[head].done():
-                        if not news.wait(patience):
-                            patience = runner.look()
-                        news.clear()
-                        continue
-                    try:
-                        done = runner.result(running[head])
-                        break
-                    except Lost as trouble:
-                        lost += 1
-                        if lost > TRIES:
-                            raise RuntimeError(f"{trouble}; it was tried {TRIES} times") from None
-                        runner.renew()
-                        sent = runner.begin(order, arrays)
-                        for i in list(running):
-                            submit(i)
-                del running[head]
-                window = max(least, int(self.memory * SHARE_OF_BLOCKS) // max(1, done.size))
-                yield done
+                ready = list(itertools.takewhile(lambda i: i in running and running[i].done(), range(head, count)))
+                try:
+                    found = runner.results([running[i] for i in ready])
+                except Lost as trouble:
+                    lost += 1
+                    if lost > TRIES:
+                        raise RuntimeError(f"{trouble}; it was tried {TRIES} times") from None
+                    runner.renew()
+                    sent = runner.begin(order, arrays)
+                    submit(list(running))
+                    continue
+                self._sizes[name] = max(done.size for done in found)
+                for i in ready:
+                    del running[i]
+                head += len(ready)
+                yield from found
         finally:  # also after an error or Ctrl-C
             runner.end(sent, list(running.values()))
 
 
-class _Past:
-    """In the place of a future whose result was taken."""
-
-    def done(self) -> bool:
-        return True
-
-
-_past = _Past()
+def _name(function: Any) -> Any:
+    """What a function is called, with those that it is made of: it will return as much as the last time."""
+    if not isinstance(function, functools.partial):
+        return getattr(function, "__qualname__", None)
+    return _name(function.func), *(_name(item) for item in function.args if callable(item))
