@@ -3,10 +3,10 @@
     python benchmarks/bench_stream.py --folder DIR [--gigabytes 6] [--parts npy,parquet,libsvm] [--out FILE]
 
 npy, parquet   A dense problem of 750 columns.  In one run, taking turns: the file merely read and summed (plain reads
-               with NumPy's sum; pyarrow's reader of Parquet files with its sums), and fits that stream it, each in a process whose
-               largest resident memory (VmHWM) must stay below --limit.  The speed of a fit is the bytes of all its
-               passes over its seconds, all else that a fit does included; it must be at least 0.6 of reading and
-               summing.
+               with NumPy's sum; pyarrow's reader of Parquet files with its sums), and fits that stream it, each in a
+               process whose largest resident memory (VmHWM) must stay below --limit.  The speed of a fit is the bytes
+               of all its passes over its seconds, all else that a fit does included; it must be at least 0.6 of
+               reading and summing.
 libsvm         10⁶ rows with 30 numbers each in 10⁷ columns, written as LIBSVM text: parsed once, then streamed.
 
 The data are made in DIR once (some 13 GB) and found there the next time.  Kernels are compiled before by a small fit.
