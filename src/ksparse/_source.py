@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,7 +20,11 @@ T = TypeVar("T")
 MEMORY = 1 << 30  # bytes that work on a source may take
 AHEAD = 1  # blocks read before they are wanted
 BLOCK = 1 << 24  # bytes
+DRAW = 56  # bytes to draw a row, to sort the draws and to find the row again
 SHARE_OF_BLOCKS, SHARE_OF_SAMPLE, SHARE_OF_COLUMNS = 1 / 4, 1 / 4, 1 / 2  # of that memory
+
+
+between_blocks: ContextVar[Callable[[], None]] = ContextVar("between_blocks", default=lambda: None)  # may raise
 
 
 class Times(NamedTuple):
@@ -91,8 +96,8 @@ class Source:
 
     @property
     def sample_rows(self) -> int:
-        """Rows that fit the share of the memory for a sample."""
-        return max(1, int(self.memory * SHARE_OF_SAMPLE) // self.row_bytes)
+        """Rows that fit the share of the memory for a sample, with what it takes to draw and to find them."""
+        return max(1, int(self.memory * SHARE_OF_SAMPLE) // (self.row_bytes + DRAW))
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         """The blocks in order: C-ordered arrays or SciPy's CSR matrices of `dtype`; only of some columns (in ascending
@@ -117,12 +122,15 @@ class Source:
                     "blocks must be the same in every pass"
                 )
             read += seconds
+            if high == low:
+                continue
             start = time.perf_counter()
             result = function(block, *(array[low:high] for array in arrays))
             compute += time.perf_counter() - start
             del block
             yield result
             low = high
+            between_blocks.get()()
         if low < n:
             raise ValueError(f"only {low} rows came of {n}: blocks must be the same in every pass")
         self.times = Times(time.perf_counter() - began, read, compute)

@@ -199,6 +199,8 @@ def _read_columns(rows: Rows, columns: NDArray[np.int64], centre: Array, factor:
 def dense_columns(A: Any, columns: NDArray[np.int64]) -> NDArray[Any]:
     """Some columns of a matrix or source as a dense array, a row a row."""
     if isinstance(A, Source):
+        if len(columns) == 0:
+            return np.empty((A.shape[0], 0), A.dtype)
         order = np.argsort(columns, kind="stable")
         parts = list(A.map(dense_part, columns=np.asarray(columns, dtype=np.int64)[order]))
         return (parts[0] if len(parts) == 1 else np.concatenate(parts))[:, np.argsort(order)]

@@ -264,7 +264,9 @@ class KSparseEstimator(Shown, BaseEstimator):
         X = self._check_rows(X, reset=False)
         coef = np.atleast_2d(self.coef_)
         used = np.flatnonzero(coef.any(axis=0))
-        if isinstance(X, Source):
+        if isinstance(X, Source) and used.size == 0:
+            scores = np.zeros((X.shape[0], len(coef)), X.dtype) + self.intercept_
+        elif isinstance(X, Source):
             parts = X.map(functools.partial(times, np.ascontiguousarray(coef[:, used].T)), columns=used)
             scores = np.concatenate(list(parts)) + self.intercept_
         else:

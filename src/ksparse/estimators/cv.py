@@ -111,8 +111,11 @@ class _KSparseCV(Shown, BaseEstimator):
         if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
             raise ValueError("every fold needs rows of every class to learn from; use fewer folds or stratify them")
         path = k_path(X, y, ks, template, sample_weight=mask)
+        test = np.arange(X.shape[0])[test]
         if isinstance(X, Source):
             test = np.sort(test)
+            if (np.diff(test) == 0).any():
+                raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
         held = Selected(X, test) if isinstance(X, Source) else X[test]
         if self.scoring is not None:
             scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring

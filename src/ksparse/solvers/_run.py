@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from .._checkpoint import next_run
 from .._jit import kernel
+from .._source import Source, between_blocks
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import History, Progress, Record, Result, Status
@@ -228,6 +229,7 @@ def _run(
     slots, best, records, rules = standing.slots, standing.best, standing.records, standing.rules
     status = swap_optimal = None
     iterate: Any = solver.iterate
+    listening = between_blocks.set(clock.check)  # a pass over a source may take minutes
     try:
         for record in iterate(problem, slots, rng, clock, *(() if state is None else (state,))):
             stage = len(records)
@@ -257,12 +259,16 @@ def _run(
         status = Status("time limit", message, "give more time, or start again from x0=result")
     except KeyboardInterrupt:
         status = Status("interrupted", "Ctrl-C", "start again from x0=result to go on")
+    finally:
+        between_blocks.reset(listening)
     if status in ("converged", "stage limit", "stopped"):
         return _result(problem, slots, float(records[-1][0]), status, records, swap_optimal)
     if status in ("time limit", "interrupted"):
         # The iterate under way may be better than the last snapshot; and Ctrl-C may have come in the middle of a copy.
         # So both are built anew from their coefficients, and their objectives computed.
-        points, best = (best.slots, slots), Snapshot(problem.slots(k))
+        # A pass over a source takes long: the snapshot that was judged last is good enough.
+        judged = isinstance(problem.rows, Source) and math.isfinite(best.objective)
+        points, best = (() if judged else (best.slots, slots)), best if judged else Snapshot(problem.slots(k))
         for point in points:
             again = problem.slots(k, problem.vector(point), problem.constant(point))
             best.keep_better(_finite(problem.objective(again)), again)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import signal
 import tempfile
+import threading
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -89,13 +90,17 @@ class Processes(Here):
         super().__init__(parts, rows, lanes, None if own else executor)
         self._folder = tempfile.TemporaryDirectory(prefix="ksparse-", ignore_cleanup_errors=True)
         self._pool: Executor | None = executor
-        self._files = 0
+        self._files = self._passes = 0
         self._kept: Sent[Path] = Sent()
+        self._old: list[Path] = []  # files that a pass under way may still read
+        self._turn = threading.RLock()  # passes may come from several threads
 
     def begin(self, order: Order, arrays: tuple[NDArray[Any], ...]) -> Any:
-        path = self._new_file("order")
-        path.write_bytes(cloudpickle.dumps(order))
-        return path, [self._file(array) or array for array in arrays]
+        with self._turn:
+            self._passes += 1
+            path = self._new_file("order")
+            path.write_bytes(cloudpickle.dumps(order))
+            return path, [self._file(array) or array for array in arrays]
 
     def _file(self, array: NDArray[Any]) -> Path | None:
         """The file of a read-only array; None for others."""
@@ -106,8 +111,7 @@ class Processes(Here):
             path = self._new_file("array")
             with path.open("wb") as file:
                 np.save(file, array)
-            for old in self._kept.add(array, path):
-                old.unlink(missing_ok=True)
+            self._old += self._kept.add(array, path)
         return path
 
     def _new_file(self, name: str) -> Path:
@@ -141,6 +145,10 @@ class Processes(Here):
         for future in running:
             future.cancel()
         sent[0].unlink(missing_ok=True)  # a task that is still under way has read it, or is not wanted
+        with self._turn:
+            self._passes -= 1
+            while self._passes == 0 and self._old:
+                self._old.pop().unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._pool is not None and self._given is None:

@@ -25,6 +25,7 @@ class Blocks(Source):
         A .npy file is read with plain reads, not through a map, so that it takes no more memory than a few blocks.
         An iterable must give the same blocks every time it is iterated: a list, or an object whose ``__iter__`` starts
         anew; a generator can be read once only and is refused.  It is read once to learn its shape.
+        (Of a .npy file in Fortran order, and of a part of a map, rows are read through the map.)
     names : list of str, optional
         Of the columns.
     y : array, optional
@@ -51,6 +52,7 @@ class Blocks(Source):
         if isinstance(blocks, str | os.PathLike):
             blocks = _open_npy(Path(blocks))
         if isinstance(blocks, np.ndarray) or _is_sparse(blocks):
+            blocks = blocks.tocsr() if _is_sparse(blocks) else blocks
             shape, dtype, entries = _checked(blocks, 0, None)
             sparse = _is_sparse(blocks)
         else:
@@ -66,15 +68,20 @@ class Blocks(Source):
             y=None if y is None else np.asarray(y), memory=memory,
         )  # fmt: skip
         self._given = blocks
+        self._place = _place(blocks) if isinstance(blocks, np.memmap) else None
+        self._stamp = None if self._place is None else _stamp(self._place[0])
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         given = self._given
-        if isinstance(given, np.memmap) and (place := _place(given)) is not None:
-            pieces = _read_file(place, given.shape, given.dtype, self.block_rows)
+        if self._place is not None:
+            if _stamp(self._place[0]) != self._stamp:
+                raise ValueError(f"{Path(self._place[0]).name} has changed since it was opened: open it again")
+            pieces = _read_file(self._place, given.shape, given.dtype, self.block_rows)
         elif isinstance(given, np.ndarray) or _is_sparse(given):
             pieces = (given[low : low + self.block_rows] for low in range(0, self.shape[0], self.block_rows))
         else:
-            pieces = _cut(given, self.block_rows)
+            # an iterable of somebody else's may fill the same memory again while we still work on it
+            pieces = _cut(given if isinstance(given, list | tuple) else map(_own, given), self.block_rows)
         piece: Any
         for piece in pieces:
             part = piece.tocsr() if self.sparse else np.asarray(piece)
@@ -82,6 +89,19 @@ class Blocks(Source):
 
     def _converted(self, part: Any) -> Any:
         return part.astype(self.dtype, copy=False) if self.sparse else np.ascontiguousarray(part, dtype=self.dtype)
+
+
+def _own(block: Any) -> Any:
+    return block.copy() if hasattr(block, "copy") else block
+
+
+def _stamp(name: str) -> tuple[int, int, int]:
+    """What tells a file from another one of its name."""
+    try:
+        found = os.stat(name)
+    except OSError as error:
+        raise ValueError(f"{Path(name).name} cannot be read again: {error.strerror}") from None
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def _is_sparse(block: Any) -> bool:
@@ -100,6 +120,8 @@ def _checked(block: Any, number: int, before: tuple[int, np.dtype[Any], bool] | 
     sparse = _is_sparse(block)
     if not sparse and not isinstance(block, np.ndarray):
         raise ValueError(f"block {number} must be an array or a sparse matrix, got {type(block).__name__}")
+    if np.ma.isMaskedArray(block) and np.ma.is_masked(block):
+        raise ValueError(f"block {number} has masked entries; fill or drop them first")
     if block.ndim != 2:
         raise ValueError(f"block {number} must be a matrix (rows are samples), got shape {block.shape}")
     if block.dtype.kind not in "biuf":
@@ -150,8 +172,9 @@ def _cut(blocks: Iterable[Any], rows: int) -> Iterator[Any]:
 # --- .npy files ------------------------------------------------------------------------------------------------------
 def _place(array: np.memmap[Any, Any]) -> tuple[str, int] | None:
     """File and offset of a map's first number, if its rows lie there one after the other."""
-    if array.filename is None or not array.flags.c_contiguous or not isinstance(array.base, mmap.mmap):
-        return None  # a part of a map, or one whose columns lie one after the other: read through the map
+    whole = array.flags.c_contiguous and isinstance(array.base, mmap.mmap)
+    if array.filename is None or not whole or array.mode == "c":
+        return None  # a part of a map, columns one after the other, or numbers changed in memory only
     return str(array.filename), array.offset
 
 
