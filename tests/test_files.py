@@ -606,6 +606,13 @@ def test_reading_keeps_up_with_the_disk(tmp_path):
     assert all(same for same, _ in answers)
 
 
+def test_names_that_clash_with_a_category(tmp_path):
+    (tmp_path / "a.csv").write_text("x,colour=red,colour,t\n1,2,red,3\n2,3,blue,4\n")
+    with pytest.raises(ValueError, match=r"a\.csv: two columns would be called 'colour=red'.*drop"):
+        open_files(tmp_path / "a.csv", target="t")
+    assert open_files(tmp_path / "a.csv", target="t", drop=["colour"]).names == ["x", "colour=red"]
+
+
 # --- rows that are kept ----------------------------------------------------------------------------------------------
 def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
     from ksparse.sources import _kept

@@ -212,7 +212,7 @@ def test_a_page_of_cross_validation(cls):
 def test_pages_show_hard_names_and_never_fail():
     X, y = planted()
     hard = [*HARD[:-1], "\ud800"]  # half a letter: no page can hold it
-    model = KSparseRegressor(k=12).fit(pd.DataFrame(X, columns=hard), y)
+    model = KSparseRegressor(k=12).fit(pd.DataFrame(X, columns=pd.Index(hard, dtype=object)), y)
     page = model._repr_html_()
     page.encode("utf-8")
     assert "<b>bold" not in page

@@ -36,7 +36,7 @@ from ksparse import (
     minimize,
     support_stability,
 )
-from ksparse._source import read_ahead
+from ksparse._source import DRAW, read_ahead
 from ksparse.problem import Problem
 from ksparse.sources import Blocks, Source, open_files
 
@@ -183,7 +183,7 @@ def test_m_is_what_the_memory_holds(dense):
     A, y = dense
     source = Blocks(np.tile(A, (40, 1)), memory="1MB")
     m = source.sample_rows
-    assert m * D * 8 <= 2**18 < (m + 1) * D * 8
+    assert m * (D * 8 + DRAW) <= 2**18 < (m + 1) * (D * 8 + DRAW)
     result = minimize(source, np.tile(y, 40), 3, solver=HTSVRG(stages=2, tol=0, step=0.01), random_state=0)
     assert np.diff(result.history.gradients).tolist() == [m + 40 * N, m]
     assert Problem.create(A, y).sample(1) == 3 * N
@@ -299,7 +299,7 @@ def test_a_file_that_becomes_shorter(dense, tmp_path):
     source = Blocks(as_npy(dense[0], tmp_path), memory="1MB")
     with open(tmp_path / "A.npy", "r+b") as file:
         file.truncate(N * D * 4)
-    with pytest.raises(ValueError, match=r"A\.npy has become shorter"):
+    with pytest.raises(ValueError, match=r"A\.npy has changed since it was opened"):
         minimize(source, dense[1], 3)
 
 
@@ -327,6 +327,95 @@ def test_what_needs_rows_in_memory_says_so(dense):
         KSparseRegressor(k=1).fit(Blocks(A[:, :2], names=["a", "c"]), y).predict(Blocks(A[:, :2], names=["b", "c"]))
     with pytest.raises(ValueError, match="must have the 2 columns of the fit, got a source with 40"):
         KSparseRegressor(k=1).fit(Blocks(A[:, :2]), y).predict(Blocks(A))
+
+
+def test_blocks_without_rows_are_passed_over(dense, thin):
+    for A, y in (dense, thin):
+        source = Blocks([A[:0], A[:100], A[100:100], A[100:], A[:0]])
+        here, there = KSparseRegressor(k=3).fit(A, y), KSparseRegressor(k=3).fit(source, y)
+        np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-12)
+        assert minimize(source, y, 3, random_state=0).support.size == 3
+
+
+def test_an_iterable_may_fill_the_same_memory_again(dense):
+    A, y = dense
+
+    class Refilled:
+        def __iter__(self):
+            room = np.empty((100, D))
+            for low in range(0, N, 100):
+                room[:] = A[low : low + 100]
+                yield room
+
+    np.testing.assert_array_equal(Blocks(Refilled()).load(), A)
+    assert minimize(Blocks(Refilled()), y, 3, random_state=0).support.tolist() == [3, 7, 30]
+
+
+def test_every_kind_of_matrix(dense, thin, tmp_path):
+    for kind in ("coo", "csc", "bsr", "lil", "dok"):
+        np.testing.assert_array_equal(Blocks(thin[0].asformat(kind)).load().toarray(), thin[0].toarray())
+    np.save(tmp_path / "a.npy", np.asfortranarray(dense[0]))
+    np.testing.assert_array_equal(Blocks(tmp_path / "a.npy", memory="1MB").load(), dense[0])
+    np.save(tmp_path / "b.npy", dense[0].astype(">f4"))
+    np.testing.assert_array_equal(Blocks(tmp_path / "b.npy").load(), dense[0].astype(np.float32))
+    mine = np.load(as_npy(dense[0], tmp_path), mmap_mode="c")
+    mine[5] = 7.0  # in memory only
+    np.testing.assert_array_equal(Blocks(mine).load(), mine)
+    with pytest.raises(ValueError, match="block 0 has masked entries"):
+        Blocks(np.ma.masked_invalid(np.where(dense[0] > 2, np.nan, dense[0])))
+
+
+def test_a_file_that_was_replaced(dense, tmp_path):
+    source = Blocks(as_npy(dense[0], tmp_path))
+    as_npy(np.ones((N, D + 1)), tmp_path)
+    with pytest.raises(ValueError, match=r"A\.npy has changed since it was opened"):
+        source.load()
+    (tmp_path / "A.npy").unlink()
+    with pytest.raises(ValueError, match=r"A\.npy cannot be read again"):
+        source.load()
+
+
+def test_folds_of_any_form(dense):
+    A, y = dense
+    even = np.arange(N) % 2 == 0
+    folds = [(~even, even), (np.flatnonzero(even), -1 - np.arange(0, N, 2))]
+    fits = [KSparseRegressorCV(ks=[1, 3], cv=folds).fit(X, y).scores_ for X in (A, Blocks(cuts(A)))]
+    np.testing.assert_allclose(fits[1], fits[0], rtol=1e-9)
+    with pytest.raises(ValueError, match="must not hold a row out twice"):
+        KSparseRegressorCV(ks=[1], cv=[(np.arange(N), [1, 1, 2])]).fit(Blocks(cuts(A)), y)
+
+
+def test_a_model_without_features(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,t\n" + "".join(f"{i},{i * i},2\n" for i in range(20)))
+    source = open_files(tmp_path / "a.csv", target="t")
+    model = KSparseRegressor(k=1).fit(source, source.y)
+    assert model.support_.size == 0
+    np.testing.assert_allclose(model.predict(source), 2.0)
+
+
+def test_the_time_limit_is_heard_between_blocks(dense):
+    A, y = dense
+
+    class Slow(Again):
+        def __iter__(self):
+            self.times += 1
+            for block in self.blocks:
+                time.sleep(0.05 if self.times > 2 else 0.0)
+                yield block
+
+    slow = Slow(np.array_split(A, 40))  # two seconds a pass
+    start = time.perf_counter()
+    result = minimize(Blocks(slow), y, 3, solver=HTSVRG(m=100), max_time=0.3, random_state=0)
+    assert result.status == "time limit"
+    assert time.perf_counter() - start < 4.0
+
+
+def test_several_threads_read_one_source(dense, tmp_path):
+    A, y = dense
+    source = Blocks(as_npy(A, tmp_path), memory="1MB")
+    alone = KSparseRegressorCV(ks=[1, 3], cv=3).fit(source, y)
+    together = KSparseRegressorCV(ks=[1, 3], cv=3, n_jobs=3).fit(source, y)
+    np.testing.assert_array_equal(together.scores_, alone.scores_)
 
 
 # --- reading ahead ---------------------------------------------------------------------------------------------------

@@ -221,7 +221,8 @@ def column_extremes(A: Any, columns: NDArray[np.int64], centre: Array) -> tuple[
 
 
 def _extremes(centre: Array, block: Any) -> tuple[Array, NDArray[np.int64]]:
-    stored = block.getnnz(axis=0) if hasattr(block, "tocsr") else np.full(centre.size, block.shape[0])
+    sparse = hasattr(block, "tocsr")
+    stored = np.bincount(block.tocsr().indices, minlength=centre.size) if sparse else np.full(centre.size, len(block))
     return np.abs(dense_part(block) - centre).max(axis=0, initial=0.0).astype(np.float64), stored
 
 

@@ -266,9 +266,14 @@ def _run(
     if status in ("time limit", "interrupted"):
         # The iterate under way may be better than the last snapshot; and Ctrl-C may have come in the middle of a copy.
         # So both are built anew from their coefficients, and their objectives computed.
-        # A pass over a source takes long: the snapshot that was judged last is good enough.
-        judged = isinstance(problem.rows, Source) and math.isfinite(best.objective)
-        points, best = (() if judged else (best.slots, slots)), best if judged else Snapshot(problem.slots(k))
+        # But a pass over a source takes long: there the snapshot that was judged last is good enough.
+        points: tuple[Slots, ...] = (best.slots, slots)
+        if not isinstance(problem.rows, Source):
+            best = Snapshot(problem.slots(k))
+        elif math.isfinite(best.objective):
+            points = ()
+        else:
+            points = (slots,)
         for point in points:
             again = problem.slots(k, problem.vector(point), problem.constant(point))
             best.keep_better(_finite(problem.objective(again)), again)

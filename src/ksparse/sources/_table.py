@@ -37,8 +37,8 @@ class Table:
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise ValueError(
-                f"{parts[0].name}: two columns would be called {twice!r}, one of them a category; rename one in the file, "
-                "or leave it out with drop"
+                f"{parts[0].name}: two columns would be called {twice!r}, one of them a category; rename one in the "
+                "file, or leave it out with drop"
             )
         self.dtype = np.dtype(np.float32 if all(map(self._is_narrow, columns)) else np.float64)
         self._starts = np.concatenate([[0], np.cumsum([column.width for column in columns])])
