@@ -403,6 +403,7 @@ def test_the_time_limit_is_heard_between_blocks(dense):
                 time.sleep(0.05 if self.times > 2 else 0.0)
                 yield block
 
+    minimize(Blocks(cuts(A)), y, 3, solver=HTSVRG(m=100, stages=1), random_state=0)  # compiles, if need be
     slow = Slow(np.array_split(A, 40))  # two seconds a pass
     start = time.perf_counter()
     result = minimize(Blocks(slow), y, 3, solver=HTSVRG(m=100), max_time=0.3, random_state=0)
