@@ -773,3 +773,18 @@ def test_ten_kills_at_random_moments(tmp_path, monkeypatch):
     done, said = killed_at_random(10, 0.0, 0.5, tmp_path, monkeypatch)
     assert done >= 5
     assert sum("goes on from stage" in line for line in said) >= 3
+
+
+def test_a_link_is_followed_and_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="is a device or a pipe"), checkpoint(tmp_path / "pipe"):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(ValueError, match="must be the path of a file, got None"), checkpoint(None):
+        pass
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    X = np.random.default_rng(0).standard_normal((50, 5))
+    with checkpoint(tmp_path / "link", keep=True):
+        minimize(X, X[:, 0], 1, random_state=0)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").stat().st_size > 0

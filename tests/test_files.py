@@ -23,6 +23,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
+from ksparse import KSparseRegressor, load
 from ksparse.sources import Files, _spool, open_files
 from ksparse.sources._transpose import all_finite, spread
 
@@ -636,3 +637,21 @@ def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
     assert _kept.free_memory() > 0
     assert not _kept.has_room(1 << 60, None)
     assert not _kept.has_room(1, tmp_path / "nowhere")
+
+
+def test_an_encoding_must_give_the_features_of_the_model(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "b": [0.0, 1.0, 1.0, 0.0], "y": [2.0, 4.0, 6.0, 10.0]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model = KSparseRegressor(k=1).fit(frame[["b", "a"]], frame.y)
+    rows = open_files(tmp_path / "t.csv", target="y")
+    with pytest.raises(ValueError, match="got 'a' for feature 0, 'b'"):
+        model.save(tmp_path / "m.json", encoding=rows.encoding)
+    model = KSparseRegressor(k=1).fit(rows, rows.y)
+    model.save(tmp_path / "m.json", encoding=rows.encoding, target="y")
+    assert load(tmp_path / "m.json").encoding_ == rows.encoding
+    for old, new in (('"a"', '"c"'), ('"k": 1', '"k": "x"'), ('"l2": "auto"', '"l2": {}'), ('"table"', '"chair"')):
+        text = (tmp_path / "m.json").read_text()
+        assert old in text
+        (tmp_path / "bad.json").write_text(text.replace(old, new, 1))
+        with pytest.raises(ValueError, match=r"bad\.json is not a model that can be read"):
+            load(tmp_path / "bad.json")

@@ -104,6 +104,18 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
         _active.reset(token)
 
 
+def _check_path(path: Any) -> Path:
+    """The file itself, where links lead to; what is no file would be replaced by one."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"checkpoint must be the path of a file, got {path!r}")
+    found = Path(path).resolve()
+    if found.is_dir():
+        raise ValueError(f"checkpoint must be a file, and {path} is a folder; give a name in it")
+    if found.exists() and not found.is_file():
+        raise ValueError(f"checkpoint must be a file, and {path} is a device or a pipe; give another name")
+    return found
+
+
 class Checkpoint:
     """The file of a `checkpoint` block while it is open.
 
@@ -115,7 +127,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, identity: Dict | None) -> None:
-        self.path = Path(path)
+        self.path = _check_path(path)
         self.resumed: str | None = None
         self._header: Dict = {"format": FORMAT, "ksparse": __version__, "identity": _check_identity(identity)}
         self._entries: list[Entry] = []
@@ -123,8 +135,6 @@ class Checkpoint:
         self._busy = self._shut = False  # a run is under way; nothing more is noted down
         self._owner = _here()
         self._written, self._took = time.perf_counter(), 0.0
-        if self.path.is_dir():
-            raise ValueError(f"checkpoint must be a file, and {self.path} is a folder; give a name in it")
         if not self.path.parent.is_dir():
             raise ValueError(f"checkpoint {self.path}: there is no folder {self.path.parent}; make it first")
         new = not self.path.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._json import jsonable
+from ..sources._encoding import check_encoding, table_encoding
 
 FORMAT, VERSION = "ksparse-model", 1
 PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")
@@ -23,13 +25,16 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
     for name in ("classes_", "groups_"):
         if hasattr(model, name) and not _labels(getattr(model, name).tolist()):
             raise ValueError(f"{name} must be texts or numbers to be written, got {getattr(model, name).tolist()}")
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    if encoding is not None:
+        _check_match(encoding, names, coef.shape[1])
     content = {
         "format": FORMAT,
         "version": VERSION,
         "class": type(model).__name__,
         "parameters": {name: getattr(model, name) for name in PLAIN},
         "n_features": int(coef.shape[1]),
-        "features": [str(name) for name in getattr(model, "feature_names_in_", [])] or None,
+        "features": names or None,
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
         "kind": model._kind(),
         "target": target,
@@ -96,7 +101,10 @@ def load(path: Any) -> Any:
         _need(groups is None or _labels(groups), "groups must be a list of labels")
         encoding, target = content.get("encoding"), content.get("target")
         _need(encoding is None or isinstance(encoding, dict), "encoding must be an object")
+        if encoding is not None:
+            _check_match(encoding, names or [], d)
         _need(target is None or isinstance(target, str), "target must be a name")
+        _check_parameters(parameters)
         model = known[content["class"]](**parameters)
         coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
         model.scale_ = np.zeros(d)
@@ -128,6 +136,29 @@ def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, consta
     numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
     _need(numbers, f"output {i} must hold finite numbers")
     coef[i, columns], worth[i, columns], scale[columns], constants[i] = weights, useful, sizes, output["intercept"]
+
+
+def _check_match(encoding: Any, names: list[str], d: int) -> None:
+    """Refuse an encoding that gives other columns than the model knows: they would be taken for each other."""
+    encoding = check_encoding(encoding)
+    if encoding["kind"] != "table":
+        return
+    given = [name for column in table_encoding(encoding).columns for name in column.names]
+    for at, (own, other) in enumerate(itertools.zip_longest(names or given, given)):
+        if own != other:
+            raise ValueError(
+                f"encoding must give the features of the model in their order, got {other!r} for feature {at}, {own!r}"
+            )
+    _need(len(given) == d, f"encoding must give {d} features, got {len(given)}")
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    k, l2 = parameters["k"], parameters["l2"]
+    whole = type(k) is int and k >= 1
+    _need(whole or (type(k) is float and 0 < k < 1), f"k must be a number of features, or a share, got {k!r}")
+    _need(l2 == "auto" or (_is_number(l2) and l2 >= 0), f"l2 must be 'auto' or a number, got {l2!r}")
+    for name in ("fit_intercept", "standardize", "positive"):
+        _need(isinstance(parameters[name], bool), f"{name} must be true or false, got {parameters[name]!r}")
 
 
 def _umask() -> int:
