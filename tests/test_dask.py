@@ -127,7 +127,7 @@ def test_the_same_iterates_from_processes():
                 next(rows.map(pid))
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse", "frame"])
+@pytest.mark.parametrize("kind", ["dense", "sparse", pytest.param("frame", marks=pytest.mark.long)])
 def test_the_same_iterates_from_a_cluster(client, kind):
     A, X, y = data(kind)
     rows = Partitions(X, client=client)
@@ -137,6 +137,7 @@ def test_the_same_iterates_from_a_cluster(client, kind):
     assert len(set(rows.map(pid)) - {os.getpid()}) == 2
 
 
+@pytest.mark.long
 def test_partitions_that_do_not_fit_are_computed_in_the_task(client, monkeypatch, tmp_path):
     monkeypatch.setattr(_dask_cluster.OnCluster, "_free", lambda self: 0)
     A, _, y = data("dense")
@@ -151,6 +152,7 @@ def test_partitions_that_do_not_fit_are_computed_in_the_task(client, monkeypatch
         rows.load()
 
 
+@pytest.mark.long
 def test_estimators_take_partitions_and_plain_collections(client):
     A, X, y = data("frame")
     plain = KSparseRegressor(k=3, random_state=0).fit(pd.DataFrame(A, columns=X.columns), y)
@@ -218,6 +220,7 @@ def test_dataframes_of_all_numbers():
     np.testing.assert_array_equal(rows.load().toarray(), np.eye(6))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the cluster at .* has no workers:UserWarning")
 def test_futures_of_a_cluster(client):
     A, X, _ = data("dense")
@@ -284,6 +287,7 @@ def test_times_are_measured_where_the_work_is(client):
         assert times.read + times.compute + times.transfer == pytest.approx(times.wall * threads)
 
 
+@pytest.mark.long
 def test_results_wait_in_the_memory_allowed(client):
     rows = Partitions(da.zeros((200, 4), chunks=(1, 4)), client=client, memory="1MB")
     assert len(rows._starts) == 201
@@ -323,6 +327,7 @@ def test_a_killed_worker_costs_time_alone(cluster, client, lazily, monkeypatch):
     np.testing.assert_allclose(there.x, fit(A, y, stages=8).x, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.long
 def test_a_worker_killed_amid_a_pass(cluster, client):
     A, X, y = data("dense")
     rows = Partitions(X.rechunk((35, -1)), client=client)
@@ -362,6 +367,7 @@ def test_a_cluster_that_was_restarted(client):
     np.testing.assert_allclose(sum(rows.map(partial(gradient, np.ones(30)), y)), before, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_workers_that_come_late_and_a_scheduler_that_goes():
     A, X, _ = data("dense")
     with (
@@ -381,6 +387,7 @@ def test_workers_that_come_late_and_a_scheduler_that_goes():
             Partitions(X, client=client)
 
 
+@pytest.mark.long
 def test_workers_that_join_get_their_share():
     A, X, _ = data("dense")
     with (
@@ -396,6 +403,7 @@ def test_workers_that_join_get_their_share():
         np.testing.assert_array_equal(rows.load(), A)
 
 
+@pytest.mark.long
 def test_a_pass_that_is_left_is_cancelled(client):
     rows = Partitions(da.zeros((400, 2), chunks=(4, 2)), client=client)
     results = rows.map(partial(slow, seconds=0.2))
@@ -427,6 +435,7 @@ def test_errors_of_the_function_come_as_themselves(scheduler, client):
         minimize(Partitions(bad, client=client if scheduler == "cluster" else None), y, 2)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the cluster at .* has no workers:UserWarning")  # if both are dead at once
 def test_work_that_kills_workers_is_no_endless_work(client):
     rows = Partitions(da.zeros((4, 2), chunks=(4, 2)), client=client)
