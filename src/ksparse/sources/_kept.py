@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._spool import Shelf
+from .blocks import in_turns
 
 SHARE = 0.5  # of the memory and the disk that are free: the file is worth its while if the system can hold it in memory
-TURNS = 3  # blocks that take turns: one is at work, one waits, one is being filled
 
 
 def has_room(size: int, folder: str | Path | None) -> bool:
@@ -78,13 +78,8 @@ class Kept:
                 self._busy = False
 
     def _read(self, shelf: Shelf, rows: int) -> Iterator[NDArray[Any]]:
-        n, d = self._shape
-        rows = min(rows, n)
-        buffers = [np.empty((rows, d), self._dtype) for _ in range(min(TURNS, -(-n // rows)))]
-        for turn, low in enumerate(range(0, n, rows)):
-            block = buffers[turn % TURNS][: min(rows, n - low)]
-            shelf.fill(low * d * self._dtype.itemsize, block)
-            yield block
+        each = self._shape[1] * self._dtype.itemsize
+        return in_turns(self._shape, self._dtype, rows, lambda low, block: shelf.fill(low * each, block))
 
     def close(self) -> None:
         """The file is gone."""

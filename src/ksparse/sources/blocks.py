@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from .._source import MEMORY, Source
 from .._validate import as_real
 from ._memory import check_memory
+
+TURNS = 3  # see `read_ahead`
 
 
 class Blocks(Source):
@@ -179,19 +181,24 @@ def _place(array: np.memmap[Any, Any]) -> tuple[str, int] | None:
 
 
 def _read_file(place: tuple[str, int], shape: tuple[int, int], dtype: Any, rows: int) -> Iterator[NDArray[Any]]:
-    """Blocks of rows by plain reads: what is read through a map would count as this process's memory.
-
-    Three buffers take turns: one is at work, one waits, one is being filled.
-    """
+    """Blocks of rows by plain reads: what is read through a map would count as this process's memory."""
     name, offset = place
-    rows = min(rows, shape[0])
-    buffers = [np.empty((rows, shape[1]), dtype) for _ in range(min(3, -(-shape[0] // rows)))]
     with open(name, "rb", buffering=0) as file:
         file.seek(offset)
-        for turn, low in enumerate(range(0, shape[0], rows)):
-            block = buffers[turn % len(buffers)][: min(rows, shape[0] - low)]
-            fill(file, block, name)
-            yield block
+        yield from in_turns(shape, dtype, rows, lambda low, block: fill(file, block, name))
+
+
+def in_turns(
+    shape: tuple[int, int], dtype: Any, rows: int, fill_from: Callable[[int, NDArray[Any]], None]
+) -> Iterator[NDArray[Any]]:
+    """Blocks that are filled from a row on.  Three take turns: one is at work, one waits, one is being filled."""
+    n, d = shape
+    rows = min(rows, n)
+    buffers = [np.empty((rows, d), dtype) for _ in range(min(TURNS, -(-n // rows)))]
+    for turn, low in enumerate(range(0, n, rows)):
+        block = buffers[turn % TURNS][: min(rows, n - low)]
+        fill_from(low, block)
+        yield block
 
 
 def fill(file: Any, array: NDArray[Any], name: str) -> None:
