@@ -40,6 +40,14 @@ def test_the_table_is_that_of_the_benchmark():
     assert show.PICTURE.exists()
 
 
+def test_the_table_of_streams_is_that_of_the_benchmark():
+    show = load(ROOT / "benchmarks" / "show_stream.py")
+    report = json.loads(show.DATA.read_text())
+    assert show.readme_with(README, show.table(report)) == README
+    fits = [report[part][work] for part in show.FILES for work in show.FITS]
+    assert all(fit["resident"] < report["limit"] for fit in fits)
+
+
 def test_the_quoted_remedy_is_a_real_one():
     from test_solvers import sensing
 
