@@ -362,7 +362,11 @@ HOSTILE = {
     "ragged far behind": ("a.csv", LONG + b"1,2\n", r"row 20000 \(line 20002\) has 2 values"),
     "a gap": ("a.csv", b"x,y\n,1\n", r"row 0 \(line 2\), column 'x' is missing"),
     "a gap behind lines": ("a.csv", b'x,t,y\n1,"two\nlines",2\n,u,2\n', r"row 1 \(line 4\), column 'x' is missing"),
-    "a gap in the target": ("a.csv", b"x,y\n1,\n", r"row 0 \(line 2\), column 'y' \(the target\) is missing"),
+    "a gap in the target": (
+        "a.csv",
+        b"x,y\n1,\n",
+        r"row 0 \(line 2\), column 'y' \(the target\) is missing; .*leave the row",
+    ),
     "infinite": ("a.csv", b"x,y\n1,2\n-inf,3\n", r"row 1 \(line 3\), column 'x' is -inf: numbers must be finite"),
     "infinite target": ("a.csv", b"x,y\n1,2\n3,inf\n", r"column 'y' \(the target\) is inf"),
     "twice": ("a.csv", b"x,x\n1,2\n", "the column 'x' is there twice"),
@@ -531,8 +535,9 @@ TIMES = pd.to_datetime(["2020-01-01", "2021-01-01"])
 NO_TARGETS = {
     "question mark": (["1", "?"], r"'\?' stands in row 1.*, column 'y' \(the target\), which must hold numbers"),
     "text": (["r", "s"], "'r' stands in row 0.*, column 'y'"),
-    "a gap": ([1.0, None], "row 1.*, column 'y' .the target. is missing"),
+    "a gap": ([1.0, None], "row 1.*, column 'y' .the target. is missing; the targets"),
     "a date": (TIMES, "'2020-01-01' stands in row 0|column 'y' .the target. holds timestamp"),
+    "bytes": ([b"1", b"\xff"], "stands in row 0|column 'y' .the target. holds binary"),
     "a list": ([[1.0], [2.0]], "'.1.0.' stands in row 0|column 'y' .the target. holds list"),
 }
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ._encoding import CATEGORY, NUMBER, Column
 from ._inputs import import_arrow
-from ._parts import Part, kind_of
+from ._parts import EMPTY, Part, kind_of
 from ._spooled import as_text
 from ._table import number_trouble, numbers_of
 
@@ -74,7 +74,7 @@ def survey(
                 except _NoTargetError as error:
                     what = _why_no_target(error, target, part, row)
                     if not target_optional:
-                        raise ValueError(what) from None
+                        raise ValueError(f"{what}; mend it, or leave the row out") from None
                     targets, no_target = None, what
             row += batch.num_rows
         total += row
@@ -148,11 +148,13 @@ def _why_no_target(error: _NoTargetError, name: str, part: Part, row: int) -> st
 
 
 def _targets(column: Any, name: str, labels: bool) -> NDArray[Any]:
+    if kind_of(column.type) not in (NUMBER, CATEGORY, EMPTY):  # a date, a list
+        raise _NoTargetError(None, str(column.type))
     if labels:
         absent = np.flatnonzero(np.asarray(column.is_null()))
         if absent.size:
             raise _NoTargetError(int(absent[0]), np.nan)
-        return np.array(_text_of(column).to_pylist(), dtype=str)
+        return np.array(as_text(column).to_pylist(), dtype=str)
     column = _as_numbers(column)
     numbers = numbers_of(import_arrow().RecordBatch.from_arrays([column], names=[name]), np.float64)[0]
     bad = np.flatnonzero(~np.isfinite(numbers))
@@ -161,32 +163,28 @@ def _targets(column: Any, name: str, labels: bool) -> NDArray[Any]:
     return np.array(numbers)
 
 
-def _text_of(column: Any) -> Any:
-    if kind_of(column.type) not in (CATEGORY, NUMBER):
-        raise _NoTargetError(None, str(column.type))
-    return as_text(column)
-
-
 def _as_numbers(column: Any) -> Any:
     """Numbers of a target; text may tell them."""
     from pyarrow import compute, types
 
     if kind_of(column.type) != CATEGORY or types.is_boolean(column.type):
-        try:
-            return column.cast("float64", safe=False)
-        except NotImplementedError:  # a date, a list
-            raise _NoTargetError(None, str(column.type)) from None
+        return column.cast("float64", safe=False)
     texts = compute.utf8_trim_whitespace(as_text(column))
     try:
         return texts.cast("float64")
     except ValueError:
-        row, text = next((row, text) for row, text in enumerate(texts.to_pylist()) if not _tells_number(text))
-        raise _NoTargetError(row, text) from None
+        row = _first_word(texts)
+        raise _NoTargetError(row, texts[row].as_py()) from None
 
 
-def _tells_number(text: str | None) -> bool:
-    try:
-        import_arrow().scalar(text, "string").cast("float64")
-    except ValueError:
-        return False
-    return True
+def _first_word(texts: Any) -> int:
+    """The first text that tells no number, found by halves."""
+    low, high = 0, len(texts)  # those before `low` are numbers, one before `high` is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            texts.slice(low, middle - low).cast("float64")
+            low = middle
+        except ValueError:
+            high = middle
+    return low

@@ -161,5 +161,5 @@ def number_trouble(value: Any, name: str, part: Part, row: int, *, target: bool 
     place = f"in {part.place(row)}, column {name!r}{' (the target)' * target}"
     if not np.isnan(value):
         return f"{part.name}: the value {place} is {value}: numbers must be finite"
-    remedy = "missing='mean' or missing='zero' imputes it, drop leaves the column out"
-    return f"{part.name}: the value {place} is missing; {'leave the row out' if target else remedy}"
+    remedy = "; missing='mean' or missing='zero' imputes it, drop leaves the column out"
+    return f"{part.name}: the value {place} is missing{'' if target else remedy}"
