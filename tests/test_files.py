@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -299,8 +300,12 @@ def test_libsvm_counts_from_0_or_1_over_the_whole_file(tmp_path, monkeypatch):
 
 def test_libsvm_with_millions_of_columns(tmp_path):
     (tmp_path / "a.svm").write_text("1 qid:1 5:1 20000000:2 # far\n\n# nothing\n-1 2147483647:3\n")
-    source = open_files(tmp_path / "a.svm")
+    source = open_files(tmp_path / "a.svm", memory="16GB")
     assert source.shape == (2, 2**31 - 1)
+    with pytest.raises(
+        ValueError, match=r"a.svm: line 4: column 2147483647 is too far: memory= has room for 134217728"
+    ):
+        open_files(tmp_path / "a.svm", memory="1GB")
     assert source.names is None
     block = next(source.blocks(np.array([4, 19_999_999, 30_000_000])))
     np.testing.assert_array_equal(block.toarray(), [[1, 2, 0], [0, 0, 0]])
@@ -310,10 +315,46 @@ def test_libsvm_with_millions_of_columns(tmp_path):
     assert "2 numbers stand in columns behind the 10 known ones" in like.notes[0]
 
 
+def test_libsvm_says_from_which_number_columns_count(tmp_path):
+    zero, one = tmp_path / "zero.svm", tmp_path / "one.svm"
+    zero.write_text("1 0:1 1:2 2:3\n2 0:4 2:5\n")
+    one.write_text("1 1:1 2:2 3:3\n2 1:4 3:5\n")
+    of_zero, of_one = open_files(zero), open_files(one)
+    assert of_zero.notes == of_one.notes == []
+    (tmp_path / "both.svm").write_text(zero.read_text() + one.read_text())
+    assert (
+        "both.svm: columns count from 0, for 2 of 4 rows have a column 0" in open_files(tmp_path / "both.svm").notes[0]
+    )
+    assert open_files(tmp_path / "both.svm", zero_based=True).notes == []
+    assert Files.like(zero, of_zero.encoding).notes == Files.like(one, of_one.encoding).notes == []
+    notes = Files.like(one, of_zero.encoding).notes
+    assert "one.svm: there is no column 0, but the model's data count columns from 0" in notes[0]
+    assert "2 numbers stand in columns behind the 3 known ones" in notes[1]
+    same = Files.like(one, of_zero.encoding, zero_based=False)
+    assert same.notes == []
+    np.testing.assert_array_equal(dense(same), dense(of_zero))
+    with pytest.raises(ValueError, match=r"line 1: there is a column 0, but columns are to count from 1 here"):
+        Files.like(zero, of_one.encoding)
+    np.testing.assert_array_equal(dense(Files.like(zero, of_one.encoding, zero_based=True)), dense(of_one))
+    with pytest.raises(ValueError, match=r"zero_based is for LIBSVM files, got it with a.csv"):
+        Files.like(write(tmp_path / "a.csv"), open_files(tmp_path / "a.csv").encoding, zero_based=True)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    zero.rename(folder / "b.svm")
+    one.rename(folder / "a.svm")
+    with pytest.raises(ValueError, match=r"b.svm has a column 0, but a.svm has none: .*zero_based=True"):
+        open_files(folder)
+    assert open_files(folder, zero_based=True).shape == (4, 4)
+
+
 # --- hostile files ---------------------------------------------------------------------------------------------------
 GOOD = io.BytesIO()
 pq.write_table(TABLE, GOOD)
 GOOD = GOOD.getvalue()
+FOOT = len(GOOD) - 8 - int.from_bytes(GOOD[-8:-4], "little")
+MATRIX = io.BytesIO()
+np.save(MATRIX, ROWS)
+MATRIX = MATRIX.getvalue()
 LONG = b"a,b,y\n" + b"1,2,3\n" * 20_000  # more than the block that tells what columns are
 HOSTILE = {
     "text in numbers": ("a.csv", b"x,y\n1,2\n3,4\n5,oops\n", r"'oops' stands in row 2 \(line 4\), column 'y'"),
@@ -322,7 +363,11 @@ HOSTILE = {
     "ragged far behind": ("a.csv", LONG + b"1,2\n", r"row 20000 \(line 20002\) has 2 values"),
     "a gap": ("a.csv", b"x,y\n,1\n", r"row 0 \(line 2\), column 'x' is missing"),
     "a gap behind lines": ("a.csv", b'x,t,y\n1,"two\nlines",2\n,u,2\n', r"row 1 \(line 4\), column 'x' is missing"),
-    "a gap in the target": ("a.csv", b"x,y\n1,\n", r"row 0 \(line 2\), column 'y' \(the target\) is missing"),
+    "a gap in the target": (
+        "a.csv",
+        b"x,y\n1,\n",
+        r"row 0 \(line 2\), column 'y' \(the target\) is missing; .*leave the row",
+    ),
     "infinite": ("a.csv", b"x,y\n1,2\n-inf,3\n", r"row 1 \(line 3\), column 'x' is -inf: numbers must be finite"),
     "infinite target": ("a.csv", b"x,y\n1,2\n3,inf\n", r"column 'y' \(the target\) is inf"),
     "twice": ("a.csv", b"x,x\n1,2\n", "the column 'x' is there twice"),
@@ -335,14 +380,22 @@ HOSTILE = {
     "many texts": ("a.csv", b"t,y\n" + b"".join(b"w%d,1\n" % i for i in range(1500)), "'t' holds more than 1000 diff"),
     "not UTF-8": ("a.csv", b"t,y\nu,1\n\xff\xfe,2\n", r"row 1 \(line 3\), column 't' is not in UTF-8"),
     "header only": ("a.csv", b"x,y\n", "there are no rows behind the header"),
-    "half a header": ("a.csv", b"x,y", "a.csv cannot be read"),
+    "half a header": ("a.csv", b"x,y", "a.csv cannot be read: there are no rows behind the header"),
+    "Latin-1 header": ("a.csv", b"caf\xe9,y\n1,2\n", "a.csv cannot be read: its header is not in UTF-8: .*save it as"),
+    "UTF-16": ("a.csv", "x,y\n1,2\n".encode("utf-16"), "a.csv cannot be read: it is in UTF-16 or no text"),
+    "UTF-16 without a mark": ("a.csv", "x,y\n1,2\n".encode("utf-16-le"), "a.csv cannot be read: it is in UTF-16"),
     "empty": ("a.csv", b"", "a.csv cannot be read: it is empty"),
     "empty inside": ("a.csv.gz", gzip.compress(b""), "it holds no header"),
     "no gzip": ("a.csv.gz", b"x,y\n1,2\n", "Not a gzipped file"),
     "gzip cut off": ("a.csv.gz", gzip.compress(LONG)[:-30], "a.csv.gz cannot be read: .*ended before"),
     "bzip2 cut off": ("a.csv.bz2", bz2.compress(LONG)[:-30], "a.csv.bz2 cannot be read"),
     "text as Parquet": ("a.parquet", b"x,y\n1,2\n", "a.parquet cannot be read: .*not a parquet file"),
-    "Parquet cut off": ("a.parquet", GOOD[:-20], "a.parquet cannot be read"),
+    "Parquet cut off": ("a.parquet", GOOD[:-20], "a.parquet cannot be read: it is damaged, cut off, or of another"),
+    "Parquet garbled": (
+        "a.parquet",
+        GOOD[:FOOT] + b"\xff" * 64 + GOOD[FOOT + 64 :],
+        "a.parquet cannot be read: it is damaged",
+    ),
     "Parquet cut in half": ("a.parquet", GOOD[: len(GOOD) // 2], "a.parquet cannot be read"),
     "Parquet with a hole": ("a.parquet", GOOD[:20] + bytes(200) + GOOD[220:], "a.parquet cannot be read"),
     "text as Arrow": ("a.arrow", b"x,y\n1,2\n", "a.arrow cannot be read"),
@@ -355,6 +408,7 @@ HOSTILE = {
     "LIBSVM target": ("a.svm", b"1 1:2\ninf 3:1\n", "line 2: the target is inf"),
     "LIBSVM comments": ("a.svm", b"# nothing\n\n", "it holds 0 rows"),
     "LIBSVM cut off": ("a.svm.gz", gzip.compress(b"1 1:2\n" * 9999)[:-12], "a.svm.gz cannot be read: .*ended before"),
+    "NumPy cut off": ("a.npy", MATRIX[:-50], "a.npy cannot be read as a .npy file: it is cut off"),
     "no NumPy": ("a.npy", b"x,y\n1,2\n", "a.npy cannot be read: it is no .npy file"),
     "no zip": ("a.npz", b"x,y\n1,2\n", "a.npz cannot be read: it is no .npz file"),
     "unknown": ("a.pdf", b"x", "must end in one of .parquet, .*got 'a.pdf'"),
@@ -382,6 +436,142 @@ def test_harmless_oddities_of_text(tmp_path, monkeypatch):
     assert open_files(tmp_path / "late.csv").y[-1] == 1000
     (tmp_path / "wide.csv").write_text(",".join(f"c{j}" for j in range(3000)) + "\n" + ",".join(["1.25"] * 3000) + "\n")
     assert open_files(tmp_path / "wide.csv").shape == (1, 2999)
+
+
+COLOURS = pa.table({"c": ["reddish", "blueish", "greenish"] * 5, "y": [1.0, 2.0, 3.0] * 5})
+
+
+@pytest.mark.parametrize("offset", [2**31 - 1, -5_000_000])
+def test_arrow_files_with_places_outside_of_their_texts(tmp_path, offset):
+    with pa.ipc.new_file(tmp_path / "a.arrow", COLOURS.schema) as writer:
+        writer.write_table(COLOURS)
+    content = (tmp_path / "a.arrow").read_bytes()
+    at = content.index(np.array([0, 7, 14, 22], dtype="<i4").tobytes())
+    (tmp_path / "a.arrow").write_bytes(content[: at + 8] + np.int32(offset).tobytes() + content[at + 12 :])
+    with pytest.raises(subprocess.CalledProcessError) as caught:  # the whole process would die
+        python("from ksparse.sources import open_files", f"open_files({str(tmp_path / 'a.arrow')!r})")
+    assert caught.value.returncode == 1
+    assert b"ValueError: a.arrow cannot be read: it is damaged" in caught.value.stderr
+
+
+@pytest.mark.parametrize("index", [7, 2**30])
+def test_arrow_files_with_places_outside_of_a_dictionary(tmp_path, index):
+    table = COLOURS.set_column(0, "c", COLOURS["c"].combine_chunks().dictionary_encode())
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    content = (tmp_path / "a.arrow").read_bytes()
+    at = content.index(np.array([0, 1, 2, 0, 1, 2], dtype="<i4").tobytes())
+    (tmp_path / "a.arrow").write_bytes(content[: at + 8] + np.int32(index).tobytes() + content[at + 12 :])
+    with pytest.raises(ValueError, match=r"a.arrow cannot be read: it is damaged"):
+        open_files(tmp_path / "a.arrow")
+
+
+def test_a_stream_without_its_end_is_noted(tmp_path):
+    path = write(tmp_path / "stream.arrow")
+    assert open_files(path).notes == []
+    path.write_bytes(path.read_bytes()[:-8])
+    assert "stream.arrow: the stream has no end mark" in open_files(path).notes[0]
+
+
+def test_what_is_no_plain_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "f.csv")
+    with pytest.raises(ValueError, match=r"f.csv cannot be read: it is a pipe.*give - for the path"):
+        open_files(tmp_path / "f.csv")
+    with pytest.raises(ValueError, match="zero cannot be read: it is no plain file"):
+        open_files("/dev/zero", format="csv")
+    read, written = os.pipe()
+    with pytest.raises(ValueError, match=f"{read} cannot be read: it is a pipe"):
+        open_files(f"/dev/fd/{read}", format="csv")
+    os.close(read)
+    os.close(written)
+    os.mkfifo(tmp_path / "t.npy")
+    with pytest.raises(ValueError, match=r"t.npy cannot be read: it is a pipe"):
+        open_files(write(tmp_path / "a.npy"), target=tmp_path / "t.npy")
+
+
+def test_nothing_of_a_folder_is_left_out_silently(tmp_path):
+    write_plain(tmp_path / "a.csv")
+    (tmp_path / "plots").mkdir()
+    assert open_files(tmp_path, format="csv").shape == (1, 1)
+    for make, message in (
+        (lambda path: path.symlink_to(tmp_path / "nowhere"), "b.csv cannot be read: No such file"),
+        (os.mkfifo, "b.csv cannot be read: it is a pipe"),
+        (os.mkdir, "b.csv cannot be read: it is a folder"),
+    ):
+        make(tmp_path / "b.csv")
+        with pytest.raises(ValueError, match=message):
+            open_files(tmp_path)
+        (os.rmdir if make is os.mkdir else os.unlink)(tmp_path / "b.csv")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
+def test_a_name_that_is_not_utf8(tmp_path, ending):
+    write(tmp_path / f"a.{ending}").rename(tmp_path / os.fsdecode(b"caf\xe9." + ending.encode()))
+    with pytest.raises(ValueError, match="its path is not in UTF-8; rename it") as caught:
+        open_files(tmp_path)
+    assert str(caught.value).encode().startswith("caf\ufffd".encode())
+
+
+@pytest.mark.parametrize(
+    ("values", "is_noted"),
+    [
+        (["57%", "8%", "7%"] * 10, True),
+        (["1,037", "-3,5", "12"] * 10, True),
+        ([f"w{i}" for i in range(30)], True),
+        ([f"w{i}" for i in range(15)] * 2, False),
+        (["red", "blue", "5%"] * 10, False),
+    ],
+)
+def test_text_that_may_be_no_category_is_noted(tmp_path, values, is_noted):
+    pd.DataFrame({"a": values, "y": range(30)}).to_csv(tmp_path / "a.csv", index=False)
+    notes = open_files(tmp_path / "a.csv").notes
+    assert len(notes) == is_noted
+    if is_noted:
+        assert f"a.csv: column 'a' is text, such as {min(values)!r}: its {len(set(values))} different" in notes[0]
+    assert open_files(tmp_path / "a.csv", categories=["a"]).notes == []
+
+
+TIMES = pd.to_datetime(["2020-01-01", "2021-01-01"])
+NO_TARGETS = {
+    "question mark": (["1", "?"], r"'\?' stands in row 1.*, column 'y' \(the target\), which must hold numbers"),
+    "text": (["r", "s"], "'r' stands in row 0.*, column 'y'"),
+    "a gap": ([1.0, None], "row 1.*, column 'y' .the target. is missing; the targets"),
+    "a date": (TIMES, "'2020-01-01' stands in row 0|column 'y' .the target. holds timestamp"),
+    "bytes": ([b"1", b"\xff"], "stands in row 0|column 'y' .the target. holds binary"),
+    "a list": ([[1.0], [2.0]], "'.1.0.' stands in row 0|column 'y' .the target. holds list"),
+}
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.parquet"])
+@pytest.mark.parametrize("case", NO_TARGETS)
+def test_targets_that_are_none_cost_the_score_only(tmp_path, name, case):
+    values, message = NO_TARGETS[case]
+    encoding = open_files(write_plain(tmp_path / "a.csv")).encoding
+    frame = pd.DataFrame({"a": [3, 4], "y": values})
+    frame.to_csv(tmp_path / name, index=False) if name == "b.csv" else frame.to_parquet(tmp_path / name)
+    source = Files.like(tmp_path / name, encoding)
+    assert source.y is None
+    np.testing.assert_array_equal(source.load(), [[3], [4]])
+    (note,) = source.notes
+    assert re.search(f"{name}: .*{message}.*no score", note)
+    with pytest.raises(ValueError, match=f"{name}"):
+        Files.like(tmp_path / name, encoding, target_optional=False).load()
+
+
+def test_a_list_is_no_label(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n1,red\n2,blue\n")
+    pd.DataFrame({"a": [3], "y": [["red"]]}).to_parquet(tmp_path / "b.parquet")
+    source = Files.like(tmp_path / "b.parquet", open_files(tmp_path / "a.csv").encoding)
+    assert source.y is None
+    assert "column 'y' (the target) holds list" in source.notes[0]
+
+
+def test_targets_of_another_file_are_the_same_numbers(tmp_path):
+    encoding = open_files(write(tmp_path / "a.csv")).encoding
+    np.testing.assert_array_equal(Files.like(tmp_path / "a.csv", encoding).y, open_files(tmp_path / "a.csv").y)
+    (tmp_path / "b.csv").write_text(",".join([*NAMES, "y"]) + "\n" + "1," * 7 + " 2.5 \n" + "1," * 7 + "+4e1\n")
+    assert Files.like(tmp_path / "b.csv", encoding).y.tolist() == [2.5, 40]
 
 
 def test_folders_that_cannot_be_read(tmp_path):
@@ -417,6 +607,9 @@ def test_folders_that_cannot_be_read(tmp_path):
         ({"missing": "drop"}, "missing must be one of 'error', 'mean', 'zero', got 'drop'"),
         ({"format": "excel"}, "format must be one of 'parquet', .*got 'excel'"),
         ({"delimiter": ""}, "delimiter must be one character"),
+        ({"delimiter": "é"}, "delimiter must be one character of ASCII"),
+        ({"columns": 5}, "columns must be a list of names, got 5"),
+        ({"na": [None]}, "na must be a list of names"),
         ({"zero_based": 2}, "zero_based must be True or False"),
         ({"cache": "/nowhere/at/all"}, "cache must be True, False or a folder that is there"),
         ({"memory": "much"}, "memory must be"),
@@ -481,6 +674,10 @@ def test_a_pipe_can_be_read_again(tmp_path, name, format):
 def test_a_pipe_needs_its_format(monkeypatch):
     with pytest.raises(ValueError, match="format must be given to read the standard input, one of 'csv'"):
         open_files("-")
+
+    monkeypatch.setattr(sys, "stdin", io.BytesIO())
+    with pytest.raises(ValueError, match="the standard input cannot be read: it is empty"):
+        open_files("-", format="arrow")
 
     class Stdin:
         buffer = io.BytesIO(b"a,y\n1,2\n3\n")

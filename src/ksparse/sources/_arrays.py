@@ -71,9 +71,9 @@ def open_npy(file: Input, target: Any, memory: int) -> tuple[ArrayRows, int | st
     if target is False:
         return ArrayRows(file, blocks), None
     if isinstance(target, str | Path) and str(target).endswith(".npy"):
-        other = Path(target)
+        other = Input(Path(target))
         with reading(other.name):
-            y = as_real(np.load(other, allow_pickle=False), "the target")
+            y = as_real(np.load(other.path, allow_pickle=False), "the target")
             if y.shape != (blocks.shape[0],):
                 raise ValueError(f"a number for each of {blocks.shape[0]} rows is needed, got shape {y.shape}")
         return ArrayRows(file, blocks, None, y.astype(np.float64)), other.name

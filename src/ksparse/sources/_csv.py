@@ -27,12 +27,16 @@ class CsvPart(Part):
             header = self._header()
             self._raw = {name.strip(): name for name in header}  # names may have blanks around them
             self._block = max(BLOCK, 8 * sum(len(name) + 24 for name in header))
+            if any("\ufffd" in name for name in header):
+                raise ValueError(f"its header is not in UTF-8: {', '.join(header)[:60]!r}; save it as text in UTF-8")
             _check_header([name.strip() for name in header], self.name, delimiter)
             try:
                 with self._open(None) as reader:
                     first = next(iter(reader), None)
                     types = reader.schema.types
             except BROKEN as error:
+                if "Empty CSV file" in str(error):
+                    raise ValueError("there are no rows behind the header") from None
                 raise ValueError(self._diagnosis(error)) from None
             self.types = dict(zip(self._raw, types, strict=True))
             if first is None or first.num_rows == 0:
@@ -42,6 +46,10 @@ class CsvPart(Part):
         self._spoiled = {name for name in texts if _is_mostly_numbers(first[self._raw[name]])}
 
     def _header(self) -> list[str]:
+        with self.file.open() as opened:
+            start = opened.read(1 << 12)
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
+            raise ValueError("it is in UTF-16 or no text at all; save it as text in UTF-8")
         with io.TextIOWrapper(self.file.open(), "utf-8-sig", errors="replace", newline="") as lines:
             return next((row for row in csv.reader(lines, delimiter=self._delimiter) if row), [])
 

@@ -67,6 +67,15 @@ def check_encoding(encoding: Any) -> dict[str, Any]:
     return encoding
 
 
+def check_delimiter(delimiter: Any, name: str) -> None:
+    if delimiter is None:
+        return
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise ValueError(
+            f"{name} must be one character of ASCII that is no quote or end of a line, got {_short(delimiter)}"
+        )
+
+
 def table_encoding(encoding: dict[str, Any]) -> TableEncoding:
     """The columns of a checked encoding of kind "table"."""
     listed, missing, target = encoding.get("columns"), encoding.get("missing"), encoding.get("target")
@@ -88,8 +97,7 @@ def table_encoding(encoding: dict[str, Any]) -> TableEncoding:
         if target["name"] in names:
             raise ValueError(f"encoding: the target {target['name']!r} must not be among the columns")
     delimiter, na = encoding.get("delimiter"), encoding.get("na", [])
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"encoding: delimiter must be one character or null, got {_short(delimiter)}")
+    check_delimiter(delimiter, "encoding: delimiter")
     if not isinstance(na, list) or not all(isinstance(word, str) for word in na):
         raise ValueError(f"encoding: na must be a list of words, got {_short(na)}")
     name, labels = (target["name"], target["labels"]) if target is not None else (None, False)

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import os
+import stat
 import sys
 import zipfile
 import zlib
@@ -32,7 +33,8 @@ class Input:
     """A file, or what came through a pipe, that can be opened as often as wanted."""
 
     def __init__(self, path: Path, packed: str = "") -> None:
-        self.path, self.name, self.packed = path, path.name, packed
+        self.path, self.packed = path, packed
+        self.name = shown(path)
         self._stamp = self._look()
 
     def _look(self) -> tuple[int, int]:
@@ -40,6 +42,8 @@ class Input:
             found = os.stat(self.path)
         except OSError as error:
             raise ValueError(f"{self.name} cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{self.name} cannot be read: {_special(found.st_mode)}")
         return found.st_size, found.st_mtime_ns
 
     def open(self) -> Any:
@@ -49,7 +53,16 @@ class Input:
     def open_native(self) -> Any:
         """The same as a stream of Arrow's, which needs no Python to be read."""
         packing = {".gz": "gzip", ".bz2": "bz2"}.get(self.packed)
-        return import_arrow().input_stream(str(self.path), compression=packing)
+        return import_arrow().input_stream(self.native_path, compression=packing)
+
+    @property
+    def native_path(self) -> str:
+        """The path for Arrow, which wants UTF-8."""
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{self.name} cannot be read: its path is not in UTF-8; rename it") from None
+        return str(self.path)
 
     def check_same(self) -> None:
         """Refuse a file that is no longer what it was when it was opened."""
@@ -66,6 +79,8 @@ class Pipe(Input):
         stream = getattr(sys.stdin, "buffer", sys.stdin)
         while piece := stream.read(1 << 20):
             self._shelf.write(piece)
+        if not self._shelf.size:
+            raise ValueError("the standard input cannot be read: it is empty")
 
     def open(self) -> Any:
         return io.BufferedReader(_Reading(self._shelf), 1 << 16)
@@ -120,6 +135,8 @@ def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tup
     if not os.path.lexists(path):
         raise ValueError(f"{str(path)!r} is not there: give a file, a folder of files, or - for the standard input")
     if not path.is_dir():
+        if not path.is_file():
+            Input(path)  # says what it is
         kind, packed = _known(path.name, format)
         return kind, [_checked(Input(path, packed))]
     try:
@@ -127,7 +144,7 @@ def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tup
     except OSError as error:
         raise ValueError(f"the folder {path.name} cannot be read: {error.strerror}") from None
     found = [(path / name, *_known(name, format)) for name in names if _ending(name)[0] or format]
-    found = [(file, kind, packed) for file, kind, packed in found if file.is_file()]
+    found = [item for item in found if _ending(item[0].name)[0] or not item[0].is_dir()]
     if not found:
         raise ValueError(f"the folder {path.name!r} holds no file that ends in one of {', '.join(ENDINGS)}")
     kinds = sorted({kind for _, kind, _ in found})
@@ -136,6 +153,19 @@ def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tup
     if kinds[0] in ("npy", "npz"):
         raise ValueError(f"{kinds[0]} files are read one at a time, got the folder {path.name!r}")
     return kinds[0], [_checked(Input(file, packed)) for file, _, packed in found]
+
+
+def shown(path: Path) -> str:
+    """A file's name for messages, which are UTF-8 even if it is not."""
+    return os.fsencode(path.name).decode("utf-8", "replace")
+
+
+def _special(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "it is a folder, and folders in a folder are not read"
+    if stat.S_ISFIFO(mode):
+        return "it is a pipe, which can be read only once; send it to the standard input, and give - for the path"
+    return "it is no plain file but a device or a socket"
 
 
 def _ending(name: str) -> tuple[str | None, str]:
@@ -170,8 +200,10 @@ def reading(name: str) -> Iterator[None]:
         yield
     except BROKEN as error:
         text = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        if text.startswith(f"{name} "):
+        if text.startswith((f"{name} ", f"{name}: ")):
             raise
+        if type(error).__module__.startswith("pyarrow") or (type(error) is OSError and error.errno is None):
+            text = f"it is damaged, cut off, or of another format ({text.rstrip('.')})"
         raise ValueError(f"{name} cannot be read: {text}") from None
 
 

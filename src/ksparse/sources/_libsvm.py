@@ -29,6 +29,15 @@ class LibsvmRows:
         Whether columns count from 0; "auto": if there is a column 0 in any line of any file.
     features : int, optional
         The number of columns; later ones are left out (`left_out` says how many numbers were).
+    widest : int
+        The most columns there may be: so many numbers fit into memory.
+
+    Attributes
+    ----------
+    least : dict
+        The first column of each file that has any, as it stands there.
+    firsts : int
+        How many rows have a number in column 0.
     """
 
     def __init__(
@@ -38,26 +47,39 @@ class LibsvmRows:
         spool: Spool | None,
         zero_based: bool | str = "auto",
         features: int | None = None,
+        widest: int = UNSEEN,
     ) -> None:
         self._files, self._room, self._spool = files, room, spool
         self._one_based = zero_based is False  # then scikit-learn takes the 1 off, and refuses a column 0
-        self._limit = UNSEEN if features is None else features
-        self.left_out, self.entries, least, most = 0, 0, UNSEEN, -1
+        self._limit, self._widest = UNSEEN if features is None else features, widest
+        self.left_out, self.entries, self.firsts, most = 0, 0, 0, -1
+        self.least: dict[str, int] = {}
         targets = []
         for data, indices, indptr, y in self._parsed():
             targets.append(y)
             self.entries += data.size
             if indices.size:
-                least, most = min(least, int(indices.min())), max(most, int(indices.max()))
+                most = max(most, int(indices.max()))
             if spool is not None:
                 spool.append(data, indices, indptr)
-        self.zero_based = least == 0 if zero_based == "auto" else bool(zero_based)
+        if zero_based == "auto":
+            self._refuse_mixed()
+        self.zero_based = 0 in self.least.values() if zero_based == "auto" else bool(zero_based)
         self._shift = 0 if self.zero_based or self._one_based else 1
         self.y = np.concatenate(targets) if targets else np.empty(0)
         self.shape = (self.y.size, features if features is not None else most + 1 - self._shift)
         if self.shape[0] == 0 or self.shape[1] <= 0:
             rows, columns = self.shape[0], max(0, self.shape[1])
             raise ValueError(f"{files[0].name} cannot be read as LIBSVM: it holds {rows} rows and {columns} columns")
+
+    def _refuse_mixed(self) -> None:
+        """A file that counts from 1 beside one that counts from 0 would be off by a column."""
+        bases = {least == 0: name for name, least in reversed(self.least.items())}
+        if len(bases) > 1:
+            raise ValueError(
+                f"{bases[True]} has a column 0, but {bases[False]} has none: if both count their columns from 0, say "
+                "zero_based=True; if one counts from 1, write it anew"
+            )
 
     def blocks(self, wanted: NDArray[np.int64] | None, room: int) -> Iterator[Any]:
         from scipy import sparse
@@ -105,12 +127,27 @@ class LibsvmRows:
         data, indices, indptr = rows.data, rows.indices, rows.indptr
         if not np.isfinite(data).all() or not np.isfinite(y).all():
             self._refuse(text, name, lines, rows, y)
+        if indices.size:
+            least = int(indices.min()) + self._one_based
+            self.least[name] = min(least, self.least.get(name, UNSEEN))
+            self.firsts += int((indices == 0).sum()) if least == 0 else 0
+        if indices.size and self._limit == UNSEEN and int(indices.max()) >= self._widest:
+            self._refuse_width(text, name, lines, rows)
         if indices.size and int(indices.max()) >= self._limit:
             keep = indices < self._limit
             self.left_out += int((~keep).sum())
             ends = np.concatenate([[0], np.cumsum(keep)])
             data, indices, indptr = data[keep], indices[keep], ends[indptr]
         return data, indices.astype(np.int32), indptr, y  # scikit-learn reads columns below 2^31 only
+
+    def _refuse_width(self, text: bytes, name: str, lines: int, rows: Any) -> None:
+        at = int(np.argmax(rows.indices))
+        line = lines + _line_of(text, int(np.searchsorted(rows.indptr, at, side="right")) - 1) + 1
+        column = int(rows.indices[at]) + self._one_based
+        raise ValueError(
+            f"{name}: line {line}: column {column} is too far: memory= has room for {self._widest} numbers, and each "
+            "column needs one"
+        )
 
     def _refuse(self, text: bytes, name: str, lines: int, rows: Any, y: NDArray[np.float64]) -> None:
         """Name the first number that is not finite."""
@@ -186,6 +223,8 @@ def _in_words(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OverflowError):
         return "a column number is too large"
+    if "Invalid index 0" in text:
+        return "there is a column 0, but columns are to count from 1 here; zero_based=True counts them from 0"
     return "a number, a colon and a number are needed" if "unpack" in text else text
 
 

@@ -22,23 +22,47 @@ def open_matrix(kind: str, files: list[Input], target: Any, zero_based: bool | s
         rows = open_npz(files[0], means.memory)
         return Opened(rows, rows.y, None, _array(rows.shape[1], None), [])
     spool = means.spool()
-    found = LibsvmRows(files, means.most, spool, zero_based)
+    found = LibsvmRows(files, means.most, spool, zero_based, widest=means.memory // 8)
     encoding = {"version": VERSION, "kind": "libsvm", "features": found.shape[1], "zero_based": found.zero_based}
-    return Opened(found, found.y, None, encoding, [], spool)
+    notes = []
+    if zero_based == "auto" and 0 < found.firsts < found.shape[0]:
+        notes.append(
+            f"{files[0].name}: columns count from 0, for {found.firsts} of {found.shape[0]} rows have a column 0; if "
+            "other rows count from 1, they are off by a column"
+        )
+    return Opened(found, found.y, None, encoding, notes, spool)
+
+
+def _doubt(name: str) -> str:
+    return (
+        f"{name}: there is no column 0, but the model's data count columns from 0; if this file counts from 1, all are "
+        "off by one: zero_based=False reads it so"
+    )
 
 
 def _array(features: int, target: int | None) -> dict[str, Any]:
     return {"version": VERSION, "kind": "array", "features": features, "target": target}
 
 
-def like_matrix(kind: str, files: list[Input], encoding: dict[str, Any], means: Means) -> Opened:
-    """Another file, whose columns must be those of the first."""
+def like_matrix(
+    kind: str, files: list[Input], encoding: dict[str, Any], means: Means, zero_based: bool | None = None
+) -> Opened:
+    """Another file, whose columns must be those of the first; `zero_based` if this one counts them differently."""
     file, d = files[0], encoding["features"]
     if kind == "libsvm":
         spool = means.spool()
-        found = LibsvmRows(files, means.most, spool, encoding["zero_based"], d)
-        note = f"{file.name}: {found.left_out} numbers stand in columns behind the {d} known ones and are left out"
-        return Opened(found, found.y, None, encoding, [note] if found.left_out else [], spool)
+        based = encoding["zero_based"] if zero_based is None else zero_based
+        found = LibsvmRows(files, means.most, spool, based, d)
+        notes = []
+        if zero_based is None and based:
+            notes = [_doubt(name) for name, least in found.least.items() if least > 0]
+        if found.left_out:
+            notes.append(
+                f"{file.name}: {found.left_out} numbers stand in columns behind the {d} known ones and are left out"
+            )
+        return Opened(found, found.y, None, encoding, notes, spool)
+    if zero_based is not None:
+        raise ValueError(f"zero_based is for LIBSVM files, got it with {file.name}")
     at = encoding["target"]
     if kind == "npz":
         rows = open_npz(file, means.memory, optional=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import NamedTuple
 
 from ._encoding import CATEGORY, NUMBER, Column, TableEncoding
@@ -14,6 +15,8 @@ from ._spooled import SpooledPart
 from ._survey import survey
 from ._table import Table
 
+FEW = 20  # categories that are never too many
+WRITTEN = re.compile(r"\s*[-+]?\d[\d.,' ]*%?\s*")  # numbers as people write them, such as 1,037 or 57%
 MANY = 64  # columns: with more of them it is worth knowing what reading them takes
 
 
@@ -50,14 +53,20 @@ def open_table(
     used = [column.name for column in columns] + targets
     size = rows_of(8 * len(used), means.room)
     for part in parts:
-        part.settle({*numbers, *(() if labels else targets)})
+        # a target that is not needed is read as text, which cannot fail
+        part.settle({*numbers, *(() if labels or target_optional else targets)})
     spool = means.spool()
     if spool is not None:
         parts = [_spooled(kind, part, used, size, spool, means.share) for part in parts]
     seen = survey(
         parts, columns, target, labels, wish.missing, size, known=known is not None, target_optional=target_optional
     )
-    notes = [_note(parts[0].name, name, values) for name, values in seen.unknown.items()]
+    notes = [note for part in parts for note in part.notes]
+    notes += [_note(parts[0].name, name, values) for name, values in seen.unknown.items()]
+    if seen.no_target is not None:
+        notes.append(f"{seen.no_target}; the targets are left out, so there is no score")
+    if known is None:
+        notes += [_doubt(parts[0].name, c, seen.rows) for c in seen.columns if _is_doubtful(c, seen.rows, wish)]
     encoding = known or TableEncoding(seen.columns, target, labels, wish.missing, wish.delimiter, wish.na)
     rows = Table(parts, encoding.columns, wish.missing != "error", seen.rows)
     return Opened(rows, seen.y, None if seen.y is None else target, encoding.to_dict(), notes, spool)
@@ -173,6 +182,24 @@ def _close(name: str, names: list[str]) -> str:
     near = {other.lower(): other for other in names}
     found = difflib.get_close_matches(name.lower(), near, 1)
     return f" (there is {near[found[0]]!r})" if found else ""
+
+
+def _is_doubtful(column: Column, rows: int, wish: Wish) -> bool:
+    """Whether a text may be no category: nearly each row has its own, or all look like numbers with a comma or %."""
+    levels = column.levels or ()
+    if not levels or column.name in wish.categories:
+        return False
+    written = all(map(WRITTEN.fullmatch, levels)) and not all(level.strip().isdigit() for level in levels)
+    return written or (len(levels) > FEW and 2 * len(levels) > rows)
+
+
+def _doubt(file: str, column: Column, rows: int) -> str:
+    levels = column.levels or ()
+    some = levels[0] if len(levels[0]) <= 40 else levels[0][:37] + "..."
+    return (
+        f"{file}: column {column.name!r} is text, such as {some!r}: its {len(levels)} different values in {rows} rows "
+        "become a column each; if they are numbers, write them like 1037.5; if they are of no use, drop the column"
+    )
 
 
 def _note(file: str, name: str, values: dict[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from ._inputs import Input, Pipe, import_arrow, reading
 
 EMPTY = "empty"  # a column with nothing in it: it may be anything
 BUFFER = 1 << 15  # bytes of a column read at once: columns x BUFFER are in memory
+END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream; its messages start with the same four bytes
 MAPPED = 1 << 26  # bytes of an Arrow file to look at before its map is made anew
 
 
@@ -22,6 +24,8 @@ class Part:
         Of the columns by name: Arrow's types.
     rows : int or None
         How many, if the file tells.
+    notes : list of str
+        What a reader should know of the file.
     """
 
     types: dict[str, Any]
@@ -29,6 +33,7 @@ class Part:
 
     def __init__(self, file: Input) -> None:
         self.file, self.name = file, file.name
+        self.notes: list[str] = []
 
     def kind(self, column: str) -> str:
         """number, category, empty, or the name of a type that is none of them."""
@@ -99,7 +104,7 @@ class ParquetPart(Part):
     def _open(self) -> Any:
         from pyarrow import parquet
 
-        return parquet.ParquetFile(str(self.file.path), buffer_size=BUFFER, pre_buffer=False)
+        return parquet.ParquetFile(self.file.native_path, buffer_size=BUFFER, pre_buffer=False)
 
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
         with reading(self.name), self._open() as opened:
@@ -125,17 +130,21 @@ class ArrowPart(Part):
         with reading(self.name):
             with file.open() as opened:
                 start = opened.read(6)
+                opened.seek(-min(8, opened.seek(0, os.SEEK_END)), os.SEEK_END)
+                end = opened.read(8)
             self._is_file = start == b"ARROW1"
             if start[:4] == b"FEA1":
                 raise ValueError("it is of Feather's first version; write it again with a newer one")
             with self._open() as opened:
                 schema = self._reader(opened, None).schema
             self._fields, self.types = schema.names, types_of(schema, self.name)
+        if start[:4] == END[:4] and end != END:
+            self.notes.append(f"{self.name}: the stream has no end mark: it may have been cut off, and rows be missing")
 
     def _open(self) -> Any:
         if isinstance(self.file, Pipe):
             return self.file.open_native()
-        return import_arrow().memory_map(str(self.file.path))
+        return import_arrow().memory_map(self.file.native_path)
 
     def _reader(self, opened: Any, columns: list[str] | None) -> Any:
         from pyarrow import ipc
@@ -148,7 +157,9 @@ class ArrowPart(Part):
     def batches(self, columns: list[str], size: int) -> Iterator[Any]:
         with reading(self.name):
             for batch in self._file(columns, size) if self._is_file else self._stream(columns, size):
-                yield batch.select(columns)
+                batch = batch.select(columns)
+                batch.validate(full=True)  # a place outside of a text or a dictionary would be read all the same
+                yield batch
 
     def _stream(self, columns: list[str], size: int) -> Iterator[Any]:
         with self._open() as opened:

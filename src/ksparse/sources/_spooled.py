@@ -30,7 +30,7 @@ class SpooledPart(Part):
 
     def __init__(self, part: Part, groups: list[list[str]], size: int, spool: Spool) -> None:
         super().__init__(part.file)
-        self._part, self._spool, self._groups = part, spool, groups
+        self._part, self._spool, self._groups, self.notes = part, spool, groups, part.notes
         self.types, self.rows = {}, 0
         self._pieces: list[list[int]] = []  # of a group, by the number of the batch
         self._schemas: list[Any] = []

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._encoding import Column
+from ._encoding import CATEGORY, NUMBER, Column
 from ._inputs import import_arrow
-from ._parts import Part
+from ._parts import EMPTY, Part, kind_of
 from ._spooled import as_text
-from ._table import numbers_of, refuse_number
+from ._table import number_trouble, numbers_of
 
 MOST_LEVELS = 1000
 
@@ -23,6 +23,7 @@ class Survey(NamedTuple):
     y: NDArray[Any] | None
     columns: tuple[Column, ...]
     unknown: dict[str, dict[str, int]]  # by column, values that are no level and how often
+    no_target: str | None = None  # why there is none, though there is a column for it
 
 
 def survey(
@@ -48,7 +49,7 @@ def survey(
     missing : str
         "mean": the means are taken, unless `known`.
     target_optional : bool
-        Whether targets may be missing; there are none then.
+        Whether targets may be missing, or no numbers; there are none then.
     """
     texts = [column.name for column in columns if column.levels is not None]
     numbers = [column.name for column in columns if column.levels is None and missing == "mean" and not known]
@@ -56,7 +57,7 @@ def survey(
     found: dict[str, dict[str, int]] = {name: {} for name in texts}
     sums, counts = np.zeros(len(numbers)), np.zeros(len(numbers), dtype=np.int64)
     targets: list[NDArray[Any]] | None = None if target is None else []
-    total = 0
+    total, no_target = 0, None
     for part in parts:
         if not seen and part.rows is not None:
             total += part.rows
@@ -71,9 +72,10 @@ def survey(
                 try:
                     targets.append(_targets(batch.column(target), target, labels))
                 except _NoTargetError as error:
+                    what = _why_no_target(error, target, part, row)
                     if not target_optional:
-                        refuse_number(error.value, target, part, row + error.row, target=True)
-                    targets = None
+                        raise ValueError(f"{what}; mend it, or leave the row out") from None
+                    targets, no_target = None, what
             row += batch.num_rows
         total += row
     if not total:
@@ -85,7 +87,7 @@ def survey(
             name: {value: count for value, count in values.items() if value not in levels[name]}
             for name, values in found.items()
         }
-        return Survey(total, y, columns, {name: values for name, values in unknown.items() if values})
+        return Survey(total, y, columns, {name: values for name, values in unknown.items() if values}, no_target)
     means = dict(zip(numbers, _means(numbers, sums, counts, parts[0].name), strict=True))
     fills = {column.name: 0.0 if missing == "zero" else means.get(column.name) for column in columns}
     settled = tuple(
@@ -130,18 +132,59 @@ def _levels(found: dict[str, int], name: str, file: str) -> tuple[str, ...]:
 
 
 class _NoTargetError(Exception):
-    def __init__(self, row: int, value: float) -> None:
+    """A target that is missing, infinite, or text where numbers are needed; no row if the whole column is."""
+
+    def __init__(self, row: int | None, value: float | str) -> None:
         self.row, self.value = row, value
 
 
+def _why_no_target(error: _NoTargetError, name: str, part: Part, row: int) -> str:
+    if error.row is None:
+        return f"{part.name}: column {name!r} (the target) holds {error.value}, which cannot be a target here"
+    if isinstance(error.value, str):
+        place = f"in {part.place(row + error.row)}, column {name!r} (the target)"
+        return f"{part.name}: {error.value!r} stands {place}, which must hold numbers"
+    return number_trouble(error.value, name, part, row + error.row, target=True)
+
+
 def _targets(column: Any, name: str, labels: bool) -> NDArray[Any]:
+    if kind_of(column.type) not in (NUMBER, CATEGORY, EMPTY):  # a date, a list
+        raise _NoTargetError(None, str(column.type))
     if labels:
         absent = np.flatnonzero(np.asarray(column.is_null()))
         if absent.size:
             raise _NoTargetError(int(absent[0]), np.nan)
         return np.array(as_text(column).to_pylist(), dtype=str)
+    column = _as_numbers(column)
     numbers = numbers_of(import_arrow().RecordBatch.from_arrays([column], names=[name]), np.float64)[0]
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         raise _NoTargetError(int(bad[0]), float(numbers[bad[0]]))
     return np.array(numbers)
+
+
+def _as_numbers(column: Any) -> Any:
+    """Numbers of a target; text may tell them."""
+    from pyarrow import compute, types
+
+    if kind_of(column.type) != CATEGORY or types.is_boolean(column.type):
+        return column.cast("float64", safe=False)
+    texts = compute.utf8_trim_whitespace(as_text(column))
+    try:
+        return texts.cast("float64")
+    except ValueError:
+        row = _first_word(texts)
+        raise _NoTargetError(row, texts[row].as_py()) from None
+
+
+def _first_word(texts: Any) -> int:
+    """The first text that tells no number, found by halves."""
+    low, high = 0, len(texts)  # those before `low` are numbers, one before `high` is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            texts.slice(low, middle - low).cast("float64")
+            low = middle
+        except ValueError:
+            high = middle
+    return low

@@ -152,10 +152,14 @@ def refuse_missing(column: Any, name: str, part: Part, row: int) -> None:
         refuse_number(np.nan, name, part, row + int(np.flatnonzero(np.asarray(column.is_null()))[0]))
 
 
-def refuse_number(value: Any, name: str, part: Part, row: int, *, target: bool = False) -> None:
-    """Say where a number is missing or infinite."""
+def refuse_number(value: Any, name: str, part: Part, row: int) -> None:
+    raise ValueError(number_trouble(value, name, part, row))
+
+
+def number_trouble(value: Any, name: str, part: Part, row: int, *, target: bool = False) -> str:
+    """Where a number is missing or infinite, in words."""
     place = f"in {part.place(row)}, column {name!r}{' (the target)' * target}"
     if not np.isnan(value):
-        raise ValueError(f"{part.name}: the value {place} is {value}: numbers must be finite")
-    remedy = "missing='mean' or missing='zero' imputes it, drop leaves the column out"
-    raise ValueError(f"{part.name}: the value {place} is missing; {'leave the row out' if target else remedy}")
+        return f"{part.name}: the value {place} is {value}: numbers must be finite"
+    remedy = "; missing='mean' or missing='zero' imputes it, drop leaves the column out"
+    return f"{part.name}: the value {place} is missing{'' if target else remedy}"

@@ -114,7 +114,8 @@ def _open_npy(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path.name} cannot be read as a .npy file: {error}") from None
+        what = "it is cut off" if "mmap length" in str(error) else error
+        raise ValueError(f"{path.name} cannot be read as a .npy file: {what}") from None
 
 
 def _checked(block: Any, number: int, before: tuple[int, np.dtype[Any], bool] | None) -> Any:

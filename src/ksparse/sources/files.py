@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._source import MEMORY, Source
 from .._validate import check_choice, check_flag
-from ._encoding import MISSING, check_encoding, table_encoding
+from ._encoding import MISSING, check_delimiter, check_encoding, table_encoding
 from ._inputs import find_inputs
 from ._kept import Kept, has_room
 from ._memory import check_memory
@@ -80,6 +80,7 @@ class Files(Source):
         encoding: dict[str, Any],
         *,
         target_optional: bool = True,
+        zero_based: bool | None = None,
         format: str | None = None,
         cache: bool | str | Path = True,
         memory: int | str = MEMORY,
@@ -96,7 +97,9 @@ class Files(Source):
         encoding : dict
             `Files.encoding` of the file that a model was fitted on.
         target_optional : bool
-            Whether the file may lack the target (or some of its values); then `y` is None.
+            Whether the file may lack the target, or hold some that are missing or no numbers; then `y` is None.
+        zero_based : bool, optional
+            Whether the columns of a LIBSVM file count from 0, if not as those of the first file.
 
         Examples
         --------
@@ -114,6 +117,8 @@ class Files(Source):
         """
         encoding, means = check_encoding(encoding), Means(check_memory(memory), check_cache(cache))
         check_flag(target_optional, "target_optional")
+        if zero_based is not None:
+            check_flag(zero_based, "zero_based")
         known = table_encoding(encoding) if encoding["kind"] == "table" else None
         kind, files = find_inputs(path, format, means.folder)
         if _family(kind) != encoding["kind"]:
@@ -122,7 +127,9 @@ class Files(Source):
                 "columns cannot be matched"
             )
         if known is None:
-            return Files(like_matrix(kind, files, encoding, means), means)
+            return Files(like_matrix(kind, files, encoding, means, zero_based), means)
+        if zero_based is not None:
+            raise ValueError(f"zero_based is for LIBSVM files, got it with {files[0].name}")
         wish = Wish(missing=known.missing, na=known.na, delimiter=known.delimiter)
         return Files(open_table(kind, files, wish, means, known, target_optional), means)
 
@@ -202,8 +209,7 @@ def open_files(
     check_choice(missing, "missing", MISSING)
     if zero_based != "auto":
         check_flag(zero_based, "zero_based")
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise ValueError(f"delimiter must be one character, got {delimiter!r}")
+    check_delimiter(delimiter, "delimiter")
     lists = {"columns": columns, "drop": drop, "categories": categories, "na": na}
     chosen: dict[str, Any] = {name: _names(value, name) for name, value in lists.items()}
     kind, files = find_inputs(path, format, means.folder)
@@ -232,6 +238,9 @@ def _family(kind: str) -> str:
 def _names(value: Any, name: str) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ValueError(f"{name} must be a list of names, got {value!r}")
-    return tuple(value)
+    value = tuple(value)
+    if not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{name} must be a list of names, got {value!r}")
+    return value
