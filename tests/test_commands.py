@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -137,8 +138,17 @@ def test_rows_beyond_the_memory_are_streamed_and_give_the_same_model(tmp_path):
     names = [*(f"x{j}" for j in range(20)), "y"]
     parquet.write_table(pa.table([*X.T, y], names=names), tmp_path / "rows.parquet")
     common = ("fit", tmp_path / "rows.parquet", "--target", "y", "-k", 2, "--json")
-    assert [row["feature"] for row in json.loads(run(*common, "--memory", "2MB").stdout)["features"]] == ["x7", "x3"]
+    done = run(*common, "--memory", "2MB")
+    assert [row["feature"] for row in json.loads(done.stdout)["features"]] == ["x7", "x3"]
+    found = re.search(
+        r"^note: the solver is ht-svrg: .*; --memory (\d+MB) makes room for it$", done.stderr, re.MULTILINE
+    )
+    assert found is not None, done.stderr
+    done = run(*common, "--memory", found[1])
+    assert "swap-optimal" in done.stdout
+    assert done.stderr == ""
     same_steps = (*common, "--solver", "ht-svrg", "--m", 1500)
+    assert "the solver is" not in run(*same_steps, "--memory", "2MB").stderr
     whole, streamed = (json.loads(run(*same_steps, "--memory", size).stdout) for size in ("1GB", "2MB"))
     assert (whole["streamed"], streamed["streamed"]) == (False, True)
     for name in ("coefficient", "worth"):
@@ -180,6 +190,10 @@ def test_cross_validation_chooses_k(folder):
     assert facts["cv"]["ks"] == list(range(1, 11))
     done = run("fit", folder / "diabetes.csv", "--target", "progression", "--cv", 3, "-k", 2)
     assert "k = 2 of 1 to 2 by cross-validation" in done.stdout
+    done = run("fit", folder / "diabetes.csv", "--target", "progression", "--cv", 2, "-k", 0.25)
+    assert " of 1 to 3 by cross-validation" in done.stdout  # a share of the 10 columns
+    done = run("fit", folder / "diabetes.csv", "--target", "progression", "--cv", 2, "-k", "1e12")
+    assert " of 1 to 10 by cross-validation" in done.stdout
     assert "--ks is for --cv" in refused("fit", folder / "diabetes.csv", "--target", "progression", "--ks", "1:3")
 
 
@@ -212,7 +226,49 @@ def test_weights_weigh_rows(tmp_path):
     rows[3, 4] = -1
     write_csv(path, ["a", "b", "c", "d", "w", "y"], rows.tolist())
     assert "--weights 'w'" in refused("fit", path, "--target", "y", "--weights", "w")
+    rows[3, 4] = np.nan
+    write_csv(path, ["a", "b", "c", "d", "w", "y"], rows.tolist())
+    message = refused("fit", path, "--target", "y", "--weights", "w")
+    assert "'w' (the weights) is missing" in message
     assert "cannot weigh itself" in refused("fit", path, "--target", "y", "--weights", "y")
+
+
+def test_weights_beside_a_column_of_categories(tmp_path):
+    """Numbers with one text among them are read only as categories."""
+    rows = [["x" if i == 9 else i % 3, 1 + i % 2, i % 3] for i in range(30)]
+    path = write_csv(tmp_path / "w.csv", ["id", "w", "y"], rows)
+    done = run("fit", path, "--target", "y", "--weights", "w", "--categories", "id", "-k", 2, "--json")
+    assert {row["feature"] for row in json.loads(done.stdout)["features"]} <= {"id=0", "id=1", "id=2", "id=x"}
+    dump_svmlight_file(np.eye(3), np.arange(3), str(tmp_path / "w.svm"))
+    assert "error: --weights is for files with named columns" in refused("fit", tmp_path / "w.svm", "--weights", "w")
+
+
+def test_remedies_are_options_that_work(tmp_path):
+    values = [f"{i}" for i in range(40)]
+    values[30] = "1,5"
+    rows = [f"{value};{i}" for i, value in enumerate(values)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["a;y", *rows]))
+    assert "--delimiter ';'" in refused("fit", path, "--target", "y")
+    message = refused("fit", path, "--target", "y", "--delimiter", ";")
+    option = re.search(r"--na \S+", message)[0].rstrip(",")
+    assert option == """--na '"1,5"'"""
+    run("fit", path, "--target", "y", "--delimiter", ";", "--missing", "zero", *shlex.split(option))
+    whole = write_csv(tmp_path / "whole.csv", ["a", "y"], [[i, 2 * i] for i in range(20)])
+    run("fit", whole, "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    gap = write_csv(tmp_path / "gap.csv", ["a", "b"], [["" if i == 4 else i, 1] for i in range(20)])
+    assert "--missing zero imputes it" in refused("fit", gap, "--target", "b")
+    message = refused("predict", tmp_path / "m.json", gap)
+    assert message.endswith("(options of ksparse fit: a model reads data as its own were read)")
+
+
+def test_a_name_of_two_lines_is_one_line_of_the_table(tmp_path):
+    (tmp_path / "a.csv").write_text('"a\nb",y\n' + "".join(f"{i},{2 * i}\n" for i in range(20)))
+    out = tmp_path / "m.json"
+    done = run("fit", tmp_path / "a.csv", "--target", "y", "-k", 1, "--out", out)
+    for text in (done.stdout, run("info", out).stdout):
+        assert re.search(r"^a\\nb +[12]\.", text, flags=re.MULTILINE), text
+    assert "+a\\nb\n" in run("path", tmp_path / "a.csv", "--target", "y", "--ks", "1").stdout
 
 
 def test_a_fit_that_is_not_done_is_noted(folder):
@@ -227,8 +283,23 @@ def test_a_fit_that_is_not_done_is_noted(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-k", "0"), "k must be at least 1, got 0"),
-        (("-k", "2.5"), "k must be an integer"),
+        (("-k", "0"), "-k must be an integer of at least 1, or a share of the columns between 0 and 1, got 0"),
+        (("-k", "2.5"), "-k must be an integer"),
+        (("-k", "2.5", "--cv", "2"), "-k must be an integer"),
+        (("-k", "inf", "--cv", "2"), "-k must be an integer"),
+        (("-k", "nan", "--cv", "2"), "-k must be an integer"),
+        (("--memory", "9" * 400 + "GB"), "--memory must be a size such as 500MB"),
+        (("--weights", "nope"), "error: --weights: there is no column 'nope'"),
+        (("--drop", "nope"), "error: --drop: there is no column 'nope'"),
+        (("--columns", "nope"), "error: --columns: there is no column 'nope'"),
+        (("--target", "nope"), "error: --target: there is no column 'nope'"),
+        (("--keep", "age,sex,bmi,bp,s1,s2,s3,s4,s5,s6"), "error: --keep must leave columns to choose from"),
+        (("--na", ""), "--na must be texts such as ?,none, got ''"),
+        (("--cache", "/nope"), "error: --cache must be no or a folder that is there, got '/nope'"),
+        (
+            ("--loss", "logistic", "--target", "bmi"),
+            "--loss logistic needs classes, but the target 'bmi' holds numbers such as",
+        ),
         (("--solver", "magic"), "--solver must be one of 'auto', 'ht-svrg'"),
         (("--m", "5"), "--m is for --solver ht-svrg"),
         (("--l2", "much"), "--l2 must be 'auto' or a number, got 'much'"),
@@ -267,6 +338,8 @@ def test_outputs_that_cannot_be_are_refused_before_the_work(folder, model, tmp_p
         assert "over what is read" in refused(*fit, option, data)
         assert "over what is read" in refused(*fit, option, "link.json")
         assert "no plain file" in refused(*fit, option, "/dev/null")
+        if Path("/proc/self").exists():
+            assert "cannot be written: " in refused(*fit, option, "/proc/x.json")
     assert "are the same file" in refused(*fit, "--out", "a", "--report", "a")
     assert "over what is read" in refused("fit", folder, "--target", "y", "--out", folder / "m.json")
     assert "over what is read" in refused("predict", model, data, "--out", model)
@@ -440,6 +513,17 @@ def test_info_says_what_a_model_holds(folder, model, tmp_path):
     assert {row["feature"] for row in facts["features"]} == {"bmi", "bp", "s5"}
 
 
+def test_info_names_no_more_columns_than_the_model_uses(model, tmp_path):
+    wide = tmp_path / "wide.json"
+    content = {**json.loads(model.read_text()), "n_features": 100_000_000, "features": None, "encoding": None}
+    wide.write_text(json.dumps(content))
+    began = time.process_time()
+    text = run("info", wide).stdout
+    assert time.process_time() - began < 5
+    assert "KSparseRegressor: 3 of 100000000 features" in text
+    assert re.search(r"^needs +x2, x3, x8$", text, flags=re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -451,6 +535,12 @@ def test_info_says_what_a_model_holds(folder, model, tmp_path):
         ({"n_features": -1}, "n_features must be a positive integer"),
         ({"encoding": 3}, "encoding must be an object"),
         ({"encoding": {"kind": "magic"}}, "encoding"),
+        ({"encoding": {"version": 1, "kind": "table", "columns": None}}, "encoding: columns must be a list"),
+        ({"encoding": {"version": 1, "kind": "table", "columns": "abc"}}, "encoding: columns must be a list"),
+        (
+            {"encoding": {"version": 1, "kind": "table", "columns": [{"name": "bmi", "fill": 10**400}]}},
+            "encoding: ",
+        ),
     ],
 )
 def test_malformed_models_are_named(folder, model, tmp_path, content, message):
@@ -459,8 +549,7 @@ def test_malformed_models_are_named(folder, model, tmp_path, content, message):
     predicted = refused("predict", bad, folder / "diabetes.csv", "--out", tmp_path / "p.csv")
     assert message in predicted
     assert "bad.json" in predicted
-    if "kind" not in str(content):  # an encoding is looked into when data are read with it
-        assert message in refused("info", bad)
+    assert message in refused("info", bad)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.json"]
     assert "nowhere.json" in refused("info", tmp_path / "nowhere.json")
 

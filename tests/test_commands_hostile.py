@@ -310,6 +310,49 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     assert listing(tmp_path) == before
 
 
+def shell(command, folder):
+    """A line for the shell with `ksparse` in it: exit code, and what went to stderr."""
+    line = command.replace("ksparse", f"{sys.executable} -m ksparse.cli", 1)
+    done = subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_an_output_that_is_full_does_not_deny_the_files(tmp_path):
+    (tmp_path / "a.csv").write_text(ROWS)
+    found = shell("ksparse fit a.csv --target y -k 1 --out m.json >/dev/full", tmp_path)
+    assert found == (1, "error: the standard output: No space left on device; m.json was written\n")
+    assert ksparse.load(tmp_path / "m.json").k == 1
+
+
+@pytest.mark.long
+def test_other_commands_on_a_full_output(tmp_path):
+    (tmp_path / "a.csv").write_text(ROWS)
+    run("fit", tmp_path / "a.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
+    full = "error: the standard output: No space left on device"
+    found = shell("ksparse predict m.json a.csv --quiet >/dev/full", tmp_path)
+    assert found == (1, f"{full}; the predictions are not complete\n")
+    assert shell("ksparse fit a.csv -k 1 >/dev/full", tmp_path) == (1, f"{full}; nothing was written\n")
+    assert shell("ksparse plan a.csv -K 1 --no-trial >/dev/full", tmp_path) == (1, f"{full}\n")
+    assert shell("ksparse bound -k 9 -K 1 >/dev/full", tmp_path) == (1, f"{full}\n")
+
+
+def test_a_closed_output_is_refused(tmp_path):
+    closed = "error: the standard output is closed; send it to a file or to /dev/null\n"
+    assert shell("ksparse fit a.csv --out m.json >&-", tmp_path) == (2, closed)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_other_closed_streams(tmp_path):
+    (tmp_path / "a.csv").write_text(ROWS)
+    code, said = shell("ksparse fit - --format csv <&-", tmp_path)
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("error: the standard input ")
+    assert shell("ksparse fit a.csv --target y -k 1 --out m.json 2>&-", tmp_path) == (0, "")
+    assert ksparse.load(tmp_path / "m.json").k == 1
+
+
 def test_help_starts_fast():
     code = "import sys, ksparse.cli; print([m for m in ('numba', 'numpy', 'sklearn', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)

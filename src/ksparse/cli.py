@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from ._commands import AsJson, errors, print_json
+from ._commands import AsJson, errors, print_json, standard_output
 from ._commands._options import Loss
 from ._commands.fit import fit
 from ._commands.info import info
@@ -18,12 +20,29 @@ from ._commands.path import path
 from ._commands.phase import phase
 from ._commands.predict import predict
 
+
+class Commands(TyperGroup):
+    """All commands: what is left of their output is written here, where a failure is no traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with standard_output():
+                found = super().invoke(ctx)
+                sys.stdout.flush()
+                return found
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    result_callback=lambda *_, **__: sys.stdout.flush(),  # here, where a reader that has gone is no traceback
+    cls=Commands,
     help="Models with at most k features from files of any size; bounds, plans and certificates; how many measurements "
     "recovery takes.",
 )
@@ -34,6 +53,12 @@ ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}
 
 @app.callback(invoke_without_command=True)
 def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    # a file that is opened later must not become one of the standard streams
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        print("error: the standard output is closed; send it to a file or to /dev/null", file=sys.stderr)
+        raise typer.Exit(2)
     if version:
         from . import __version__
 

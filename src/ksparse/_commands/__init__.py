@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from ._wording import as_options
 
 Scheduler = Annotated[
     str | None,
@@ -25,7 +28,7 @@ def errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, ImportError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {as_options(' '.join(str(error).split()))}", file=sys.stderr)
         raise typer.Exit(2) from None
     except MemoryError:
         print("error: the data do not fit into memory", file=sys.stderr)
@@ -57,4 +60,23 @@ def json_text(facts: Any) -> str:
 
 
 def print_json(facts: Any) -> None:
-    print(json_text(facts))
+    show(json_text(facts))
+
+
+def show(text: str) -> None:
+    """Print at once, so that a failure is known while the command can still say what it means."""
+    with standard_output():
+        print(text, flush=True)
+
+
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """Around writes to it: an error says where it happened, and nothing more is tried when Python ends."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever read it has gone: typer ends quietly
+        raise
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OSError(error.errno, error.strerror, error.filename or "the standard output") from None

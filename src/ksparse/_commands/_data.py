@@ -104,10 +104,14 @@ def read(reading: Reading, work: Session) -> Rows:
         elif reading.weights in columns:
             columns = [name for name in columns if name != reading.weights]
     categories, na = reading.categories or (), reading.na or ()
-    source = open_files(
-        reading.data, target=reading.target, columns=columns, drop=drop, categories=categories, missing=reading.missing,
-        na=na, delimiter=reading.delimiter, format=reading.format, memory=reading.memory, cache=reading.cache,
-    )  # fmt: skip
+    try:
+        source = open_files(
+            reading.data, target=reading.target, columns=columns, drop=drop, categories=categories, na=na,
+            missing=reading.missing, delimiter=reading.delimiter, format=reading.format, memory=reading.memory,
+            cache=reading.cache,
+        )  # fmt: skip
+    except ValueError as error:
+        raise ValueError(_of_weights(str(error), reading)) from None
     for note in source.notes:
         work.note(note)
     weight = None if reading.weights is None else _weights(reading, source)
@@ -125,13 +129,26 @@ def _weights(reading: Reading, source: Any) -> Any:
     if source.encoding["kind"] != "table":
         raise ValueError(f"--weights is for tables with names, {reading.name} has none")
     beside = source.encoding["columns"][0]["name"]
-    column: Any = open_files(
-        reading.data, target=reading.weights, columns=[beside], missing=reading.missing, na=reading.na or (),
-        delimiter=reading.delimiter, format=reading.format, memory=reading.memory,
-    ).y  # fmt: skip
+    try:
+        column: Any = open_files(
+            reading.data, target=reading.weights, columns=[beside], missing=reading.missing, na=reading.na or (),
+            categories=[name for name in reading.categories or () if name == beside], delimiter=reading.delimiter,
+            format=reading.format, memory=reading.memory,
+        ).y  # fmt: skip
+    except ValueError as error:
+        text = str(error).replace("(the target)", "(the weights)")
+        raise ValueError(text.replace("target: there is no", "--weights: there is no")) from None
     if column.dtype.kind not in "fiu" or not (np.isfinite(column).all() and (column >= 0).all() and column.any()):
         raise ValueError(f"--weights {reading.weights!r} must hold numbers of at least 0, not all zero")
     return column.astype(np.float64)
+
+
+def _of_weights(text: str, reading: Reading) -> str:
+    """The column of weights is dropped from the features; nobody who gives --weights thinks of that."""
+    text = text.replace(
+        f"drop: there is no column {reading.weights!r}", f"--weights: there is no column {reading.weights!r}"
+    )
+    return text if reading.drop or reading.weights is None else text.replace("drop is for", "--weights is for")
 
 
 def loss_for(rows: Rows, loss: str | None, work: Session) -> str:
@@ -144,6 +161,10 @@ def loss_for(rows: Rows, loss: str | None, work: Session) -> str:
         if labels.size > max(CLASSES, y.size / 2):
             raise ValueError(f"{what} holds {labels.size:,} different texts in {y.size:,} rows: labels must repeat")
         return loss or "logistic"
+    if loss in ("logistic", "squared_hinge") and (broken := y[y != np.round(y)]).size:
+        raise ValueError(
+            f"--loss {loss} needs classes, but {what} holds numbers such as {broken[0]:g}; --loss squared is for these"
+        )
     if loss is None and np.unique(y[:10_000]).size <= 2 and np.unique(y).size == 2:
         work.note(f"{what} holds two numbers only: if they are classes, use --loss logistic")
     return loss or "squared"

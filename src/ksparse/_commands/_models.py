@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ._data import Rows, kept_columns, loss_for
-from ._session import Session, as_options
+from ._session import Session
+from ._wording import as_options, one_line
 
 CLASSIFIERS = ("logistic", "squared_hinge")
 CURVE = 12  # models of a report's path
@@ -32,6 +34,10 @@ class Settings(NamedTuple):
         from .._validate import check_choice, check_count
         from ..solvers import SOLVERS
 
+        if not (0 < self.k < 1 or (self.k >= 1 and float(self.k).is_integer())):
+            raise ValueError(
+                f"-k must be an integer of at least 1, or a share of the columns between 0 and 1, got {self.k:g}"
+            )
         if self.solver != "auto":
             check_choice(self.solver, "--solver", ("auto", *SOLVERS))
         if self.m is not None:
@@ -54,10 +60,26 @@ class Settings(NamedTuple):
         if k > d - len(kept or ()):
             work.note(f"there are only {d - len(kept or ())} columns to choose from, fewer than k = {k}")
         make: Any = KSparseClassifier if loss in CLASSIFIERS else KSparseRegressor
+        joint = loss == "logistic" and np.unique(rows.y).size > 2
+        if rows.streamed and self.solver == "auto" and not (self.positive or joint):
+            self._tell_solver(rows, min(d, k if k >= 1 else math.ceil(k * d)), work)
         return make(
             k, loss=loss, l2=self.l2, always_keep=kept, positive=self.positive, max_time=self.max_time,
             solver=self.solver if self.m is None else HTSVRG(m=self.m), random_state=self.seed, callback=work.callback,
         )  # fmt: skip
+
+    def _tell_solver(self, rows: Rows, k: int, work: Session) -> None:
+        """Exchange holds columns; where they do not fit, the estimators take HT-SVRG, which is less certain."""
+        from ..estimators._base import SHARE_OF_COLUMNS
+        from ..solvers import Exchange
+
+        need = Exchange().memory(rows.source.shape, k)
+        if need > rows.source.memory * SHARE_OF_COLUMNS:
+            more = math.ceil(need / SHARE_OF_COLUMNS / 2**20)
+            work.note(
+                "the solver is ht-svrg: exchange, which swaps features until no swap is better, holds columns that do "
+                f"not fit; --memory {more}MB makes room for it"
+            )
 
 
 def learn(estimator: Any, rows: Rows, folds: int | None, ks: list[int] | None, work: Session) -> tuple[Any, Any]:
@@ -84,6 +106,17 @@ def cross_validated(estimator: Any, rows: Rows, folds: int, ks: list[int] | None
     tried = range(1, min(20, d) + 1) if ks is None else [k for k in ks if k <= d]
     work.begin(f"cross-validation, {folds} folds", folds * len(tried) + 1)
     return make(ks, estimator=estimator, cv=folds).fit(rows.X, rows.y, **rows.weights)
+
+
+def tried_up_to(k: float, rows: Rows) -> list[int]:
+    """What `--cv -k` chooses among: 1, 2, ... up to k, which may be a share of the columns."""
+    from ._options import MANY
+
+    d = rows.source.shape[1]
+    most = min(math.ceil(k * d) if k < 1 else int(k), d)
+    if most > MANY:
+        raise ValueError(f"--cv with -k {k:g} would try {most:,} models; say which with --ks, such as 10:1000:10")
+    return list(range(1, most + 1))
 
 
 def path_around(estimator: Any, rows: Rows, ks: list[int] | None, work: Session) -> Any:
@@ -131,6 +164,13 @@ def model_facts(model: Any) -> dict[str, Any]:
         "status": said[0] if len(said) == 1 else said,
         "certificate": [dataclasses.asdict(c) for c in certificates(model)],
     }
+
+
+def shown(summary: Any) -> str:
+    """A summary as people read it, a line a feature whatever its name."""
+    rows = [(one_line(output), one_line(name), *numbers) for output, name, *numbers in summary.rows]
+    intercepts = {one_line(output): value for output, value in summary.intercepts.items()}
+    return str(dataclasses.replace(summary, rows=rows, intercepts=intercepts))
 
 
 def feature_rows(summary: Any) -> list[dict[str, Any]]:

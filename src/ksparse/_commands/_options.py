@@ -175,7 +175,8 @@ def names(text: str | None, option: str) -> list[str] | None:
 
     found = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not found or not all(found):
-        raise ValueError(f"{option} must be names of columns such as a,b, got {text!r}")
+        what = "texts such as ?,none" if option == "--na" else "names of columns such as a,b"
+        raise ValueError(f"{option} must be {what}, got {text!r}")
     return found
 
 
@@ -198,6 +199,17 @@ def counts(text: str | None, option: str) -> list[int] | None:
     except (ValueError, OverflowError):
         raise ValueError(f"{option} must be whole numbers from 1 on, such as 1:20 or 1,2,5, got {text!r}") from None
     return sorted(set(found))
+
+
+def memory_size(text: str) -> str:
+    """--memory, refused before any data are read."""
+    from ..sources._memory import check_memory
+
+    try:
+        check_memory(text)
+    except OverflowError:
+        raise ValueError(f"--memory must be a size such as 500MB or 4GB, got {text[:20]}...") from None
+    return text
 
 
 def cache_in(folder: str | None) -> bool | str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ._session import Session
+from ._session import NOTHING, Session
 
 
 def check_outputs(data: list[str], **paths: str | None) -> dict[str, Path]:
@@ -29,8 +30,13 @@ def check_outputs(data: list[str], **paths: str | None) -> dict[str, Path]:
             raise ValueError(f"{name} {given!r} cannot be written: the folder {str(path.parent)!r} is not there")
         if path.exists() and not path.is_file():
             raise ValueError(f"{name} {given!r} cannot be written: it is no plain file")
-        if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        if path.exists() and not os.access(path, os.W_OK):
             raise ValueError(f"{name} {given!r} cannot be written: permission denied")
+        try:
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ValueError(f"{name} {given!r} cannot be written: {reason}") from None
         for other, taken in found.items():
             if taken == path:
                 raise ValueError(f"{name} and --{other} are the same file, {given!r}; give each its own")
@@ -68,7 +74,7 @@ def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator
     from .._checkpoint import checkpoint
 
     work.kept = lambda: (
-        f"{file} keeps the stages done, the same command goes on from there" if file.exists() else "nothing was written"
+        f"{file} keeps the stages done, the same command goes on from there" if file.exists() else NOTHING
     )
     with checkpoint(file, identity) as saved:
         if saved.resumed:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._session import Session
+from ._wording import of_the_fit
 
 
 class Reader(NamedTuple):
@@ -26,16 +29,12 @@ def open_like(model: Any, name: str, data: str, **means: Any) -> Reader:
     Only the columns that the model uses are looked for.
     """
     from ..sources import Files, open_files
-    from ..sources._encoding import check_encoding
 
     used = used_columns(model)
     encoding, known = getattr(model, "encoding_", None), getattr(model, "feature_names_in_", None)
     wanted = [] if known is None else [str(known[j]) for j in used]
     if encoding is not None:
-        try:
-            check_encoding(encoding)
-        except ValueError as error:
-            raise ValueError(f"{name} is not a model that can be read: {error}") from None
+        check_encoding_of(model, name)
         source = Files.like(data, narrowed(encoding, set(wanted)), **means)
     elif wanted:
         source = open_files(data, target=False, columns=wanted, **means)
@@ -52,6 +51,29 @@ def open_like(model: Any, name: str, data: str, **means: Any) -> Reader:
     if not wanted or not set(wanted) <= set(here):
         raise ValueError(f"{name} is not a model that can be read: its encoding is not one of its own features")
     return Reader(source, np.array([here[column] for column in wanted]), _narrow(model, used))
+
+
+def check_encoding_of(model: Any, name: str) -> None:
+    """Refuse what somebody has made of the encoding in a file."""
+    from ..sources._encoding import check_encoding, table_encoding
+
+    encoding = getattr(model, "encoding_", None)
+    try:
+        if encoding is not None and check_encoding(encoding)["kind"] == "table":
+            table_encoding(encoding)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a model that can be read: {error}") from None
+    except OverflowError:
+        raise ValueError(f"{name} is not a model that can be read: encoding: a number is too large") from None
+
+
+@contextmanager
+def reading_as_the_fit() -> Iterator[None]:
+    """Around all that reads: the remedies of an error are options of the fit."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(of_the_fit(str(error))) from None
 
 
 def used_columns(model: Any) -> NDArray[np.int64]:
@@ -74,14 +96,29 @@ def _features(column: Any) -> set[str]:
     return {f"{name}={level}" for level in levels} if isinstance(levels, list) else {name}
 
 
+def used_names(model: Any) -> list[str]:
+    """The names of the columns with a coefficient, and of no others: there may be billions."""
+    known = getattr(model, "feature_names_in_", None)
+    return [f"x{j}" if known is None else str(known[j]) for j in model.support_]
+
+
 def needed_columns(model: Any) -> list[str]:
     """The names of the columns that data must have, in their order."""
-    from ..estimators._summary import feature_names
-
-    names = feature_names(model)
-    used = [names[j] for j in model.support_]
+    used = used_names(model)
     encoding = narrowed(getattr(model, "encoding_", None) or {}, set(used))
     return [str(column["name"]) for column in encoding["columns"]] if encoding.get("kind") == "table" else used
+
+
+def summary_of(model: Any) -> Any:
+    """`model.summary()`, which takes long where there are billions of columns."""
+    if model.support_.size == 0:
+        return model.summary()
+    narrow = _narrow(model, model.support_)
+    narrow.worth_, narrow.support_ = model.worth_[..., model.support_], np.arange(model.support_.size)
+    narrow.feature_names_in_ = np.array(used_names(model), dtype=object)
+    summary = narrow.summary()
+    few, all_of_them = (f" of {m.n_features_in_} features" for m in (narrow, model))
+    return dataclasses.replace(summary, title=summary.title.replace(few, all_of_them))
 
 
 def _narrow(model: Any, used: NDArray[np.int64]) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import signal
 import sys
 import threading
@@ -16,10 +15,11 @@ from typing import Any
 
 import typer
 
-from . import errors
+from . import errors, show, standard_output
+from ._wording import as_options, printable
 
 NO_MORE_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-OPTIONS = "cache|categories|drop|format|l2|loss|max_time|memory|missing|na"
+NOTHING = "nothing was written"
 EVERY = 10.0  # seconds between lines where there is no terminal
 
 
@@ -35,7 +35,8 @@ class Session:
 
     def __init__(self, show: bool) -> None:
         self.notes: list[str] = []
-        self.kept: Callable[[], str] = lambda: "nothing was written"
+        self.written: list[str] = []  # files that are complete
+        self.kept: Callable[[], str] = lambda: NOTHING  # what is there beside them
         self._show, self._began, self._shown = show, time.monotonic(), time.monotonic()
         self._status: Any = None
         self._label, self._runs, self._run, self._stage = "", 0, 0, 0
@@ -43,6 +44,12 @@ class Session:
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
+
+    def left(self) -> str:
+        """What an error leaves behind."""
+        done = f"{', '.join(self.written)} {'were' if len(self.written) > 1 else 'was'} written"
+        kept = self.kept()
+        return kept if not self.written else done if kept == NOTHING else f"{done}; {kept}"
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
@@ -120,18 +127,15 @@ def session(show: bool) -> Iterator[Session]:
                 if not received:
                     raise
                 # whatever went wrong after a signal went wrong because of it
-                print(f"interrupted: {work.kept()}", file=sys.stderr)
+                print(f"interrupted: {work.left()}", file=sys.stderr)
                 raise typer.Exit(128 + received[0]) from None
-        except (ValueError, ImportError) as error:
-            kind = ImportError if isinstance(error, ImportError) else ValueError
-            raise kind(as_options(str(error))) from None
         except BrokenPipeError:  # whoever read the output has gone: typer ends quietly
             raise
         except OSError as error:
             said = f"{error.filename or 'a file'}: {error.strerror or error}"
             if error.errno not in NO_MORE_ROOM:
                 raise ValueError(said) from None
-            print(f"error: {said}; {work.kept()}", file=sys.stderr)
+            print(f"error: {said}; {work.left()}", file=sys.stderr)
             raise typer.Exit(1) from None
 
 
@@ -157,37 +161,12 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def as_options(text: str) -> str:
-    """What the library says of its arguments, said of options.
-
-    >>> as_options("missing='mean' imputes it, format= says what it is")
-    '--missing mean imputes it, --format says what it is'
-    >>> as_options("drop=['a b'] leaves it out; cache=False keeps nothing")
-    "--drop 'a b' leaves it out; --cache no keeps nothing"
-    """
-    text = text.replace("start again from x0=result", "go on with --checkpoint FILE")
-    return re.sub(rf"\b({OPTIONS})=(?:\[(.*?)\]|(['\"]?)(\w*)\3)", _option, text)
-
-
-def _option(found: re.Match[str]) -> str:
-    value = found[2] or found[4]
-    return f"--{found[1].replace('_', '-')} {'no' if value == 'False' else value}".rstrip()
-
-
-def printable(text: str) -> str:
-    """Without characters that would command a terminal: names come from files of strangers.
-
-    >>> printable("a\\x1b[2Jb")
-    'a\\\\x1b[2Jb'
-    """
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
 def say(text: str) -> None:
     """Print for people, whatever characters their terminal knows."""
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    print(printable(text))
+        with standard_output():  # it writes what is waiting
+            sys.stdout.reconfigure(errors="backslashreplace")
+    show(printable(text))
 
 
 def peak_memory() -> int | None:

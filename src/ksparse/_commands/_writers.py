@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from . import standard_output
 from ._outputs import whole_file
 
 ENDS = (".csv", ".parquet", ".npy")
@@ -38,12 +39,19 @@ def writing(file: Path | None, names: list[str], rows: int) -> Iterator[Write]:
     The file appears when all rows are written.
     """
     if file is None:
-        yield _csv_into(sys.stdout.buffer, names)
-        sys.stdout.buffer.flush()
+        into = _csv_into(sys.stdout.buffer, names)
+
+        def write(values: NDArray[Any]) -> None:
+            with standard_output():
+                into(values)
+
+        yield write
+        with standard_output():
+            sys.stdout.buffer.flush()
         return
     make = {".csv": _csv, ".parquet": _parquet, ".npy": _npy}[file.suffix.lower()]
-    with whole_file(file) as spare, make(spare, names, rows) as write:
-        yield write
+    with whole_file(file) as spare, make(spare, names, rows) as write_rows:
+        yield write_rows
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def fit(
     """
     with session(not quiet) as work:
         from ._data import Reading, read
-        from ._models import Settings, learn, name_columns, path_around
+        from ._models import Settings, learn, name_columns, path_around, tried_up_to
         from ._outputs import check_outputs, kept
         from ._page import check_report, judge_held_out, write_report
 
@@ -76,12 +76,10 @@ def fit(
         tried = opt.counts(ks, "--ks")
         if tried is not None and cv is None:
             raise ValueError("--ks is for --cv, which chooses among them; add --cv 5")
-        if cv is not None and tried is None and k is not None:
-            tried = list(range(1, max(1, int(k)) + 1))
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
             opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format,
-            memory, opt.cache_in(cache),
+            opt.memory_size(memory), opt.cache_in(cache),
         )  # fmt: skip
         check_report(report, held_out)
         identity = {}
@@ -90,6 +88,8 @@ def fit(
             identity = {**reading.identity(), **settings._asdict(), **beside}
         with work.progress():
             rows = read(reading, work)
+            if cv is not None and tried is None and k is not None:
+                tried = tried_up_to(k, rows)
             estimator = settings.estimator(rows, work)
             with kept(files.get("checkpoint"), identity, work):
                 model, chosen = learn(estimator, rows, cv, tried, work)
@@ -102,14 +102,16 @@ def fit(
                 work.begin("writing")
                 if out is not None:
                     model.save(files["out"], encoding=rows.source.encoding, target=rows.target)
+                    work.written.append(out)
                 if report is not None:
                     write_report(files["report"], model, rows, path, chosen, judged, out)
+                    work.written.append(report)
         _tell(rows, model, chosen, {"out": out, "report": report}, work, as_json)
 
 
 def _tell(rows: Any, model: Any, chosen: Any, files: dict[str, str | None], work: Session, as_json: bool) -> None:
     """What was found, for machines or for people."""
-    from ._models import certainty, cv_facts, model_facts
+    from ._models import certainty, cv_facts, model_facts, shown
 
     written = {name: file for name, file in files.items() if file is not None}
     if as_json:
@@ -120,6 +122,6 @@ def _tell(rows: Any, model: Any, chosen: Any, files: dict[str, str | None], work
     if chosen is not None:
         held = -chosen.mean_score_[list(chosen.ks_).index(model.k_)]
         say(f"k = {model.k_} of {chosen.ks_[0]} to {chosen.ks_[-1]} by cross-validation, held-out loss {held:.6g}")
-    say(f"{model.summary()}\n{certainty(model)}")
+    say(f"{shown(model.summary())}\n{certainty(model)}")
     if written:
         say("written: " + ", ".join(written.values()))

@@ -9,6 +9,7 @@ import typer
 from . import _options as opt
 from . import print_json
 from ._session import say, session
+from ._wording import one_line
 
 SHOWN = 60  # characters of a list in the table
 
@@ -22,26 +23,31 @@ def info(
         from .._text import table
         from ..estimators import load
         from ..estimators._store import VERSION
+        from ._models import shown
+        from ._predictions import check_encoding_of, summary_of
 
         loaded = load(model)
-        facts = _facts(loaded) | {"version": VERSION}
+        check_encoding_of(loaded, model)
+        summary = summary_of(loaded)
+        facts = _facts(loaded, summary) | {"version": VERSION}
         if as_json:
             print_json(facts)
             return
-        lines = [(name.replace("_", " "), _short(value)) for name, value in facts.items() if name not in HIDDEN]
-        shown = table([line for line in lines if line[1]], 2)
-        say("\n".join(line.rstrip() for line in shown.splitlines()))
-        say(f"\n{loaded.summary()}")
+        lines = [
+            (name.replace("_", " "), one_line(_short(value))) for name, value in facts.items() if name not in HIDDEN
+        ]
+        settings = table([line for line in lines if line[1]], 2)
+        say("\n".join(line.rstrip() for line in settings.splitlines()))
+        say(f"\n{shown(summary)}")
 
 
 HIDDEN = ("features", "intercepts", "encoding")
 
 
-def _facts(model: Any) -> dict[str, Any]:
+def _facts(model: Any, summary: Any) -> dict[str, Any]:
     from ._models import feature_rows
     from ._predictions import needed_columns
 
-    summary = model.summary()
     encoding = getattr(model, "encoding_", None)
     return {
         "class": type(model).__name__,

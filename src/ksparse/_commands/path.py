@@ -9,6 +9,7 @@ import typer
 from . import _options as opt
 from . import json_text, print_json
 from ._session import say, session
+from ._wording import one_line
 
 CRITERIA = ("aic", "bic", "ebic")
 PICTURES = (".svg", ".png", ".pdf")
@@ -81,7 +82,7 @@ def path(
         reading = Reading(
             data, target, opt.names(columns, "--columns"), opt.names(drop, "--drop"),
             opt.names(categories, "--categories"), missing.value, opt.names(na, "--na"), delimiter, weights, format,
-            memory, opt.cache_in(cache),
+            opt.memory_size(memory), opt.cache_in(cache),
         )  # fmt: skip
         identity = {}
         if checkpoint is not None:
@@ -102,13 +103,16 @@ def path(
                 if out is not None:
                     with whole_file(files["out"]) as file:
                         file.write_text(json_text(facts) + "\n", encoding="utf-8")
+                    work.written.append(out)
                 if plot is not None:
                     from .._style import as_bytes
 
                     with whole_file(files["plot"]) as file:
                         file.write_bytes(as_bytes(found.plot(), files["plot"].suffix[1:].lower()))
+                    work.written.append(plot)
                 if report is not None:
                     write_report(files["report"], best, rows, found, chosen, judged, None)
+                    work.written.append(report)
         written = {name: file for name, file in (("out", out), ("report", report), ("plot", plot)) if file is not None}
         if as_json:
             print_json({**facts, "files": written, **work.facts()})
@@ -159,7 +163,7 @@ def path_table(facts: dict[str, Any]) -> str:
     cells = [("k", "objective", "loss", *CRITERIA, *(("cv score", "±") if score else ()), "enters and leaves")]
     for row in facts["path"]:
         numbers = [f"{row[name]:.5g}" for name in ("objective", "loss")] + [f"{row[name]:.1f}" for name in CRITERIA]
-        moves = [f"+{name}" for name in row["enters"]] + [f"-{name}" for name in row["leaves"]]
+        moves = [f"+{one_line(name)}" for name in row["enters"]] + [f"-{one_line(name)}" for name in row["leaves"]]
         cells.append((str(row["k"]), *numbers, *(score.get(row["k"], ("", "")) if score else ()), " ".join(moves)))
     width = max(len(row[-1]) for row in cells)
     best = [f"{name} k = {k}" for name, k in facts["best"].items()]

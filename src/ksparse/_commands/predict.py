@@ -36,7 +36,7 @@ def predict(
     with session(not quiet) as work:
         from ..estimators import load
         from ._outputs import check_outputs
-        from ._predictions import Judge, open_like, output_names, predictions
+        from ._predictions import Judge, open_like, output_names, predictions, reading_as_the_fit
         from ._writers import check_end, writing
 
         file = check_outputs([data, model], out=None if out == "-" else out).get("out")
@@ -44,12 +44,15 @@ def predict(
             check_end(file)
         elif as_json:
             raise ValueError("--json prints what was done, so predictions need a file; add --out FILE")
+        else:
+            work.kept = lambda: "the predictions are not complete"
+        size = opt.memory_size(memory)
         loaded = load(model)
         if proba and getattr(loaded, "loss", None) != "logistic":
             raise ValueError(f"--proba is for models with the logistic loss, this one has {loaded.loss!r}")
-        with work.progress():
+        with work.progress(), reading_as_the_fit():
             work.begin(f"reading {data}")
-            reader = open_like(loaded, model, data, format=format, memory=memory, cache=opt.cache_in(cache))
+            reader = open_like(loaded, model, data, format=format, memory=size, cache=opt.cache_in(cache))
             source = reader.source
             for note in source.notes:
                 work.note(note)
