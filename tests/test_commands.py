@@ -555,6 +555,7 @@ def test_malformed_models_are_named(folder, model, tmp_path, content, message):
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
+@pytest.mark.long
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     """Those of one command in this process, those with a pipe by a shell; what is printed is what the page shows."""
     monkeypatch.chdir(tmp_path)

@@ -81,6 +81,7 @@ def test_hostile_files_are_named(tmp_path, name, content, wanted):
     assert listing(tmp_path) == before
 
 
+@pytest.mark.long
 def test_text_in_a_column_of_numbers_is_named(tmp_path):
     """Beyond what is looked at to know a column's kind; before that, it is a column of categories."""
     lines = [f"{i},{i % 7},{3 * i}" for i in range(200_000)]
@@ -124,6 +125,7 @@ def test_names_with_html_are_text_in_the_report(tmp_path):
     assert "\\x1b[2Jc" in done.stdout
 
 
+@pytest.mark.long
 def test_a_report_has_held_out_rows_a_path_and_the_curve_of_cross_validation(tmp_path):
     pytest.importorskip("jinja2", reason="pages need the report extra")
     rng = np.random.default_rng(0)
@@ -254,6 +256,7 @@ def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
+@pytest.mark.long
 def test_another_fit_does_not_take_the_checkpoint(slow, tmp_path):
     arguments, *_ = slow
     saved = tmp_path / "checkpoint"
@@ -263,6 +266,7 @@ def test_another_fit_does_not_take_the_checkpoint(slow, tmp_path):
     assert saved.read_bytes() == before
 
 
+@pytest.mark.long
 def test_progress_is_shown_on_a_terminal(slow):
     arguments, *_ = slow
     ours, theirs = pty.openpty()
@@ -287,6 +291,7 @@ def test_pipes_in_and_out(tmp_path):
     np.testing.assert_allclose(np.array(values, float), 3.0 * np.arange(20), atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_is_no_error(tmp_path):
     (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(100_000)))
     run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
@@ -297,6 +302,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path):
     assert process.returncode == 1
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
     (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(30_000)))
     run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
