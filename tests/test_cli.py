@@ -71,8 +71,8 @@ def test_bound_answers_fast_and_without_numba():
     ("arguments", "message"),
     [
         (("bound", "-k", 3, "-K", 4), "error: K must be at most k = 3, got 4"),
-        (("bound", "-k", 30, "-K", 4, "-d", 20), "error: k must be at most d = 20, got 30"),
-        (("bound", "-k", 0, "-K", 0), "error: k must be at least 1, got 0"),
+        (("bound", "-k", 30, "-K", 4, "-d", 20), "error: -k must be at most d = 20, got 30"),
+        (("bound", "-k", 0, "-K", 0), "error: -k must be at least 1, got 0"),
         (("bound", "-k", 4, "-K", 4, "--rate", 2), "error: rate must be at most 1, got 2"),
         (("bound", "-k", "4.5", "-K", 4), "-k"),
         (("bound", "-K", 4), "-k"),

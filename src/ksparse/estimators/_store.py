@@ -143,7 +143,10 @@ def _check_match(encoding: Any, names: list[str], d: int) -> None:
     encoding = check_encoding(encoding)
     if encoding["kind"] != "table":
         return
-    given = [name for column in table_encoding(encoding).columns for name in column.names]
+    try:
+        given = [name for column in table_encoding(encoding).columns for name in column.names]
+    except OverflowError:
+        raise ValueError("encoding: its numbers must be finite, and one is too large") from None
     for at, (own, other) in enumerate(itertools.zip_longest(names or given, given)):
         if own != other:
             raise ValueError(
