@@ -157,7 +157,7 @@ def test_a_gradient_method_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
     assert kept >= min(stages - 1, 30)
 
 
-@pytest.mark.parametrize("loss", LOSSES[1:])
+@pytest.mark.parametrize("loss", [LOSSES[1], *(pytest.param(loss, marks=pytest.mark.long) for loss in LOSSES[2:])])
 def test_other_losses_and_sparse_rows(loss, tmp_path, monkeypatch):
     A, y = data(loss)
     A[np.abs(A) < 0.8] = 0.0
@@ -192,6 +192,7 @@ def test_rows_that_come_in_blocks(solver, tmp_path, monkeypatch):
 ANEW = (HTSAGA(epochs=10), HTP(), CoSaMP(), SubspacePursuit(), OMP(), ROMP(), OMPR(), GraSP(), GraHTP())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ANEW, ids=lambda solver: type(solver).__name__)
 def test_others_start_anew_from_the_same_random_numbers(solver, tmp_path):
     A, y = data()
@@ -207,7 +208,7 @@ def test_others_start_anew_from_the_same_random_numbers(solver, tmp_path):
     assert saved.resumed == "run 1 goes on from stage 0"
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", [*LOSSES[:2], *(pytest.param(loss, marks=pytest.mark.long) for loss in LOSSES[2:])])
 @pytest.mark.parametrize(
     ("breaths", "extra"),
     [(0, {}), (2, {"always_keep": [2], "sample_weight": np.linspace(0.1, 2, 60)}), (1, {"x0": np.ones(25)})],

@@ -547,7 +547,7 @@ def test_the_command_refuses_in_one_line(tmp_path):
         ("--K 1.5", "error: K must be an integer or an array of them"),
         ("--algorithm hpt", "error: algorithm must be one of 'auto'"),
         ("--trials 0", "error: trials must be at least 1, got 0"),
-        ("--k none", "error: k must be 'K', a multiple such as '2K', or a whole number, got 'none'"),
+        ("--k none", "error: -k must be 'K', a multiple such as '2K', or a whole number, got 'none'"),
         ("--delta 0.5", "error: delta and rho belong together"),
     ):
         done = invoke(*arguments.split(), "--out", tmp_path / "new", code=2)

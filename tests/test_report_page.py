@@ -131,7 +131,11 @@ def chromium(tmp_path_factory):
 
 @in_browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, False), (1280, True), (360, True)])
-@pytest.mark.parametrize("kind", [cancer, softmax, targets, counts, hostile], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [cancer, *(pytest.param(kind, marks=pytest.mark.long) for kind in (softmax, targets, counts)), hostile],
+    ids=lambda kind: kind.__name__,
+)
 def test_the_page_in_a_browser(made, chromium, tmp_path, kind, width, dark):
     file = tmp_path / "page.html"
     write_page(made(kind)[3], file)

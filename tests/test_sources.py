@@ -41,7 +41,7 @@ from ksparse.problem import Problem
 from ksparse.sources import Blocks, Source, open_files
 
 N, D = 600, 40
-ALL_LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+OTHERS = ("poisson", "huber", "squared_hinge")
 
 
 class Again:
@@ -119,7 +119,9 @@ SQUARED = (CoSaMP(), HTP(), NIHT(), OMP())
 
 
 @pytest.mark.parametrize("layout", ["dense", "thin"])
-@pytest.mark.parametrize("loss", ALL_LOSSES)
+@pytest.mark.parametrize(
+    "loss", ["squared", "logistic", *(pytest.param(loss, marks=pytest.mark.long) for loss in OTHERS)]
+)
 def test_every_solver_and_loss(loss, layout, request):
     A, y = request.getfixturevalue(layout)
     y, weight = targets(loss, y), np.random.default_rng(1).uniform(0.0, 2.0, N)
@@ -491,8 +493,11 @@ def write_table(A, y, path):
     return path
 
 
+FEWER = [pytest.param(kind, marks=pytest.mark.long) for kind in (".arrow", ".csv.bz2", ".svm.gz")]
+
+
 @pytest.mark.parametrize("layout", ["dense", "thin"])
-@pytest.mark.parametrize("kind", [".npy", ".parquet", ".arrow", ".csv", ".csv.bz2", ".svm", ".svm.gz"])
+@pytest.mark.parametrize("kind", [".npy", ".parquet", ".csv", ".svm", *FEWER])
 def test_the_same_iterates_from_files(kind, layout, request, tmp_path):
     if layout == "thin" and kind == ".npy":
         return
