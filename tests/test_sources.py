@@ -373,7 +373,7 @@ def test_a_file_that_was_replaced(dense, tmp_path):
     with pytest.raises(ValueError, match=r"A\.npy has changed since it was opened"):
         source.load()
     (tmp_path / "A.npy").unlink()
-    with pytest.raises(ValueError, match=r"A\.npy cannot be read again"):
+    with pytest.raises(ValueError, match=r"A\.npy cannot be read: No such file"):
         source.load()
 
 

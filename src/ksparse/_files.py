@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -13,14 +14,24 @@ except ImportError:  # Windows: nothing there keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one move: whoever reads it sees the old one or the new one."""
-    spare = spare_name(path)
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to: it takes the place of `path` at the end, or vanishes if there is an error."""
+    spare = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        spare.write_bytes(content)
+        yield spare
         os.replace(spare, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say which file it was
+        raise
     finally:
         spare.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file in one move: whoever reads it sees the old one or the new one."""
+    with whole_file(path) as spare:
+        spare.write_bytes(content)
 
 
 def spare_name(path: Path) -> Path:

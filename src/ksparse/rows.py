@@ -81,9 +81,9 @@ def shape(rows: Rows | Source) -> tuple[int, int]:
     return (rows.indptr.size - 1, rows.n_columns) if isinstance(rows, CSR) else rows.shape
 
 
-def is_sparse(rows: Rows | Source) -> bool:
-    """Whether rows are sparse, or come so."""
-    return rows.sparse if isinstance(rows, Source) else isinstance(rows, CSR)
+def is_sparse(A: Any) -> bool:
+    """Whether a matrix is sparse, or rows come so; every sparse container has the method."""
+    return A.sparse if isinstance(A, Source) else isinstance(A, CSR) or hasattr(A, "tocsr")
 
 
 def is_thin(rows: Rows | Source) -> bool:

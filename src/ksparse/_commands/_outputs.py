@@ -52,20 +52,6 @@ def _belongs(path: Path, source: Path) -> bool:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to: it takes the place of `path` at the end, or vanishes if there is an error."""
-    spare = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        yield spare
-        os.replace(spare, path)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say which file it was
-        raise
-    finally:
-        spare.unlink(missing_ok=True)
-
-
-@contextmanager
 def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator[None]:
     """Around the fits and their files: stages are kept in a file, which goes once all is done."""
     if file is None:

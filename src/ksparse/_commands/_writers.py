@@ -12,8 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from .._files import whole_file
 from . import standard_output
-from ._outputs import whole_file
 
 ENDS = (".csv", ".parquet", ".npy")
 Write = Callable[[NDArray[Any]], None]

@@ -62,9 +62,10 @@ def path(
 ) -> None:  # fmt: skip
     """A model for every k, with what helps to choose: loss, AIC, BIC, EBIC, and which features come and go."""
     with session(not quiet) as work:
+        from .._files import whole_file
         from ._data import Reading, read
         from ._models import Settings, cross_validated, name_columns, path_around
-        from ._outputs import check_outputs, kept, whole_file
+        from ._outputs import check_outputs, kept
         from ._page import check_report, judge_held_out, need_packages, write_report
 
         files = check_outputs([data], out=out, report=report, plot=plot, checkpoint=checkpoint)

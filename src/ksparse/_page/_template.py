@@ -19,7 +19,7 @@ def check_tools() -> None:
 
 
 def render(package: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """The page.html of a package with these values; `styles` in it are the shared ones."""
+    """The page.html of a package with these values; its `styles`, and the head.html that it includes, are shared."""
     from markupsafe import Markup
 
     styles = Markup(_read(__package__, "base.css"))
@@ -28,9 +28,12 @@ def render(package: str, filters: Mapping[str, Callable[..., Any]], **values: An
 
 @lru_cache(maxsize=4)
 def _template(package: str, filters: tuple[tuple[str, Callable[..., Any]], ...]) -> Any:
-    from jinja2 import Environment
+    from jinja2 import DictLoader, Environment
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    shared = DictLoader({"head.html": _read(__package__, "head.html")})
+    environment = Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, loader=shared
+    )
     environment.filters.update(filters)
     return environment.from_string(_read(package, "page.html"))
 

@@ -10,7 +10,7 @@ from sklearn.utils import assert_all_finite
 
 from .._source import Source
 from ..passes import column_extremes, norms, row_sums
-from ..rows import Scaled, as_rows
+from ..rows import Scaled, as_rows, is_sparse
 
 FLAT = 1e-12  # of a column's mean square: a variance below it is rounding
 FAR = 1e8  # of the variance: a mean square above it is centred first, or the variance is mostly rounding
@@ -57,7 +57,7 @@ class Scaling:
                 spread = square - mean**2
         usable = spread > FLAT * square
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
-        centre = np.zeros(d) if _is_sparse(X) or not intercept else mean
+        centre = np.zeros(d) if is_sparse(X) or not intercept else mean
         self.view = Scaled(X, centre, factor)
         self.centre, self.factor = (centre + shift) * unit, factor / unit
 
@@ -74,10 +74,6 @@ class Scaling:
     def to_scaled(self, w: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
         """The other way round."""
         return np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0), constant + float(self.centre @ w)
-
-
-def _is_sparse(X: Any) -> bool:
-    return X.sparse if isinstance(X, Source) else hasattr(X, "tocsr")
 
 
 def _shifted(X: Any, shift: NDArray[np.float64]) -> Any:

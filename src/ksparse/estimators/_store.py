@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._files import write_whole
 from .._json import jsonable
 from ..sources._encoding import check_encoding, table_encoding
 
@@ -54,17 +53,7 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
             )
         ],
     }
-    path = Path(path)
-    text = json.dumps(jsonable(content), indent=1)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp lets only the owner read
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(Path(path), json.dumps(jsonable(content), indent=1).encode())
 
 
 def load(path: Any) -> Any:
@@ -162,13 +151,6 @@ def _check_parameters(parameters: dict[str, Any]) -> None:
     _need(l2 == "auto" or (_is_number(l2) and l2 >= 0), f"l2 must be 'auto' or a number, got {l2!r}")
     for name in ("fit_intercept", "standardize", "positive"):
         _need(isinstance(parameters[name], bool), f"{name} must be true or false, got {parameters[name]!r}")
-
-
-def _umask() -> int:
-    """The process's own, which can only be read by setting it."""
-    umask = os.umask(0o022)
-    os.umask(umask)
-    return umask
 
 
 def _need(holds: bool, what: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._plain import in_turns
 from ._spool import Shelf
-from .blocks import in_turns
 
 SHARE = 0.5  # of the memory and the disk that are free: the file is worth its while if the system can hold it in memory
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .blocks import fill
+from ._plain import fill
 
 
 class Shelf:

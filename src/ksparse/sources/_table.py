@@ -12,10 +12,10 @@ from .._source import BLOCK, read_ahead
 from ._encoding import Column
 from ._inputs import import_arrow
 from ._parts import Part
+from ._plain import TURNS
 from ._spooled import as_text
 from ._transpose import all_finite, spread
 
-TURNS = 3  # blocks that take turns: one is at work, one waits, one is being filled
 BATCHES = 2  # rooms that a batch of the files takes
 
 

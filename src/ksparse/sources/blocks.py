@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from .._source import MEMORY, Source
 from .._validate import as_real
+from ..rows import is_sparse
+from ._inputs import Input
 from ._memory import check_memory
-
-TURNS = 3  # see `read_ahead`
+from ._plain import fill, in_turns
 
 
 class Blocks(Source):
@@ -53,10 +54,10 @@ class Blocks(Source):
         memory = check_memory(memory)
         if isinstance(blocks, str | os.PathLike):
             blocks = _open_npy(Path(blocks))
-        if isinstance(blocks, np.ndarray) or _is_sparse(blocks):
-            blocks = blocks.tocsr() if _is_sparse(blocks) else blocks
+        if isinstance(blocks, np.ndarray) or is_sparse(blocks):
+            blocks = blocks.tocsr() if is_sparse(blocks) else blocks
             shape, dtype, entries = _checked(blocks, 0, None)
-            sparse = _is_sparse(blocks)
+            sparse = is_sparse(blocks)
         else:
             shape, dtype, sparse, entries = _learn(blocks)
         if 0 in shape:
@@ -71,15 +72,14 @@ class Blocks(Source):
         )  # fmt: skip
         self._given = blocks
         self._place = _place(blocks) if isinstance(blocks, np.memmap) else None
-        self._stamp = None if self._place is None else _stamp(self._place[0])
+        self._file = None if self._place is None else Input(Path(self._place[0]))
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         given = self._given
-        if self._place is not None:
-            if _stamp(self._place[0]) != self._stamp:
-                raise ValueError(f"{Path(self._place[0]).name} has changed since it was opened: open it again")
+        if self._place is not None and self._file is not None:
+            self._file.check_same()
             pieces = _read_file(self._place, given.shape, given.dtype, self.block_rows)
-        elif isinstance(given, np.ndarray) or _is_sparse(given):
+        elif isinstance(given, np.ndarray) or is_sparse(given):
             pieces = (given[low : low + self.block_rows] for low in range(0, self.shape[0], self.block_rows))
         else:
             # an iterable of somebody else's may fill the same memory again while we still work on it
@@ -97,19 +97,6 @@ def _own(block: Any) -> Any:
     return block.copy() if hasattr(block, "copy") else block
 
 
-def _stamp(name: str) -> tuple[int, int, int]:
-    """What tells a file from another one of its name."""
-    try:
-        found = os.stat(name)
-    except OSError as error:
-        raise ValueError(f"{Path(name).name} cannot be read again: {error.strerror}") from None
-    return found.st_size, found.st_mtime_ns, found.st_ino
-
-
-def _is_sparse(block: Any) -> bool:
-    return hasattr(block, "tocsr") and hasattr(block, "nnz")
-
-
 def _open_npy(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -120,7 +107,7 @@ def _open_npy(path: Path) -> Any:
 
 def _checked(block: Any, number: int, before: tuple[int, np.dtype[Any], bool] | None) -> Any:
     """Shape, dtype and entries of a block, which must be like those before it."""
-    sparse = _is_sparse(block)
+    sparse = is_sparse(block)
     if not sparse and not isinstance(block, np.ndarray):
         raise ValueError(f"block {number} must be an array or a sparse matrix, got {type(block).__name__}")
     if np.ma.isMaskedArray(block) and np.ma.is_masked(block):
@@ -154,7 +141,7 @@ def _learn(blocks: Any) -> tuple[tuple[int, int], Any, bool, int]:
     n, entries, known, dtype = 0, 0, None, np.dtype(np.float32)
     for number, block in enumerate(blocks):
         shape, this, stored = _checked(block, number, known)
-        known = (shape[1], this, _is_sparse(block)) if known is None else known
+        known = (shape[1], this, is_sparse(block)) if known is None else known
         dtype = np.promote_types(dtype, this)
         n, entries = n + shape[0], entries + stored
     if known is None:
@@ -168,7 +155,7 @@ def _cut(blocks: Iterable[Any], rows: int) -> Iterator[Any]:
         if block.shape[0] <= rows:
             yield block
         else:
-            block = block.tocsr() if _is_sparse(block) else block
+            block = block.tocsr() if is_sparse(block) else block
             yield from (block[low : low + rows] for low in range(0, block.shape[0], rows))
 
 
@@ -187,27 +174,3 @@ def _read_file(place: tuple[str, int], shape: tuple[int, int], dtype: Any, rows:
     with open(name, "rb", buffering=0) as file:
         file.seek(offset)
         yield from in_turns(shape, dtype, rows, lambda low, block: fill(file, block, name))
-
-
-def in_turns(
-    shape: tuple[int, int], dtype: Any, rows: int, fill_from: Callable[[int, NDArray[Any]], None]
-) -> Iterator[NDArray[Any]]:
-    """Blocks that are filled from a row on.  Three take turns: one is at work, one waits, one is being filled."""
-    n, d = shape
-    rows = min(rows, n)
-    buffers = [np.empty((rows, d), dtype) for _ in range(min(TURNS, -(-n // rows)))]
-    for turn, low in enumerate(range(0, n, rows)):
-        block = buffers[turn % TURNS][: min(rows, n - low)]
-        fill_from(low, block)
-        yield block
-
-
-def fill(file: Any, array: NDArray[Any], name: str) -> None:
-    """Read an array's bytes."""
-    view = memoryview(array.reshape(-1).view(np.uint8).data)
-    done = 0
-    while done < len(view):
-        got = file.readinto(view[done:])
-        if not got:
-            raise ValueError(f"{Path(name).name} has become shorter: it ends {len(view) - done} bytes too early")
-        done += got

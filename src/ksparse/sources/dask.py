@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._source import MEMORY, SHARE_OF_BLOCKS, Source, Times, _itself
+from .._source import MEMORY, SHARE_OF_BLOCKS, Source, Times, _itself, between_blocks
 from ._memory import check_memory
 
 T = TypeVar("T")
@@ -118,6 +118,7 @@ class Partitions(Source):
                 raise done.error
             read, compute = read + done.read, compute + done.compute
             yield done.result
+            between_blocks.get()()
         wall = time.perf_counter() - began
         self.times = Times(wall, read, compute, max(0.0, self._runner.total * wall - read - compute))
 
@@ -170,6 +171,7 @@ class Partitions(Source):
                     lost += 1
                     if lost > TRIES:
                         raise RuntimeError(f"{trouble}; it was tried {TRIES} times") from None
+                    runner.end(sent, [])
                     runner.renew()
                     sent = runner.begin(order, arrays)
                     submit(list(running))
