@@ -101,11 +101,15 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], fastmath: Any) -> None:
         functools.update_wrapper(self, function)
-        self._twin = numba.njit(nogil=True, fastmath=fastmath)(function)
+        self._fastmath = fastmath
         self._cached = numba.njit(nogil=True, fastmath=fastmath)(function)
         if not numba.config.DISABLE_JIT:
             with contextlib.suppress(RuntimeError, OSError):  # no place for a cache: compile in every process
                 self._cached._cache = _DigestCache(function)
+
+    @functools.cached_property
+    def _twin(self) -> Any:
+        return numba.njit(nogil=True, fastmath=self._fastmath)(self.__wrapped__)  # type: ignore[attr-defined]
 
     def __call__(self, *args: Any) -> Any:
         if any(map(_is_foreign, map(type, args))):
