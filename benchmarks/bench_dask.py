@@ -4,12 +4,12 @@
 
 A full gradient is one pass of `Source.map` with the function that HT-SVRG's stages use.  It runs on a cluster of one
 process and on one of two, each with one thread, in turn in the same run; the rows are in the workers' memory.  Starting
-the workers, compiling and the first passes are excluded.  Dask takes some 40 ms a pass and 3 ms a partition, and rows
-are read as fast as the memory gives them: how much faster two plain processes are than one, without Dask, is measured
-beside it.  Then a stage (the gradient and the rows that were drawn) is
-split into reading, computing and transfer: for rows that the workers hold, and for rows that every pass reads from .npy
-and Parquet files in the task.  Sums over workers, divided by their number, so that they add up to the wall time;
-transfer is all that is neither reading nor computing: sending, scheduling, waiting.
+the workers, compiling and the first passes are excluded.  Dask takes some 20 ms a pass, and dense rows are read as fast
+as the memory gives them (`two_GBs`), which two processes share: how much faster two plain ones are than one, without
+Dask, is measured beside it.  Then a stage (the gradient and the rows that were drawn) is split into
+reading, computing and transfer: for rows that the workers hold, and for rows that every pass reads from .npy and
+Parquet files in the task.  Sums over workers, divided by their number, so that they add up to the wall time; transfer
+is all that is neither reading nor computing: sending, scheduling, waiting.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def cluster(workers):
 class Gradient:
     """A problem whose stages can be timed."""
 
-    def __init__(self, rows, y, sample):
-        self.rows, self.problem = rows, Problem.create(rows, y)
+    def __init__(self, rows, y, sample, loss="squared"):
+        self.rows, self.problem = rows, Problem.create(rows, y, loss=loss)
         self.slots = self.problem.slots(K)
         self.slots.x[:] = 1.0
         self.idx = np.random.default_rng(0).integers(0, len(y), (sample, 1))
@@ -121,12 +121,12 @@ def ceiling(n, d):
     return (alone + other_alone) / max(both, other_both)
 
 
-def speeds(X, y, passes, clients):
+def speeds(X, y, loss, passes, clients):
     """Milliseconds of a full gradient on one process and on two, in turn: the quickest of each, and their ratio.
 
     The quickest are those that nobody disturbed; the medians say how much the others were.
     """
-    runs = [Gradient(opened(X, client, True), y, 1) for client in clients]
+    runs = [Gradient(opened(X, client, True), y, 1, loss) for client in clients]
     (_, one), (_, two) = runs[0].stage(), runs[1].stage()  # a warm-up, and the check
     apart = float(np.max(np.abs(one - two)) / np.max(np.abs(one)))
     for run in runs:
@@ -136,8 +136,8 @@ def speeds(X, y, passes, clients):
     one_median, two_median = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
     return {
         "n": len(y), "d": X.shape[1], "one_ms": one_ms, "two_ms": two_ms,
-        "ratio": one_ms / two_ms, "one_median_ms": one_median, "two_median_ms": two_median, "passes": passes,
-        "apart": apart,
+        "ratio": one_ms / two_ms, "two_GBs": runs[1].rows.row_bytes * len(y) / two_ms / 1e6,
+        "one_median_ms": one_median, "two_median_ms": two_median, "passes": passes, "apart": apart,
     }  # fmt: skip
 
 
@@ -194,11 +194,18 @@ def main(arguments=None):
         Client(one, set_as_default=False) as a,
         Client(two, set_as_default=False) as b,
     ):
-        gradients = [{"kind": kind, **speeds(data, y, passes, (a, b))} for kind, data in (("dense", X), ("sparse", Z))]
+        gradients = [
+            {"kind": kind, "loss": loss, **speeds(data, target, loss, passes, (a, b))}
+            for kind, data, loss, target in (
+                ("dense", X, "squared", y),
+                ("dense", X, "logistic", np.sign(y)),
+                ("sparse", Z, "squared", y),
+            )
+        ]
         show(
             "Full gradient, ms",
             gradients,
-            ["kind", "n", "d", "one_ms", "two_ms", "ratio", "one_median_ms", "two_median_ms"],
+            ["kind", "loss", "n", "d", "one_ms", "two_ms", "ratio", "two_GBs", "one_median_ms", "two_median_ms"],
         )
         small = collection(rows_of, n // 3, d, parts)
         files, frame = write_files(small, Path(folder))
@@ -206,7 +213,10 @@ def main(arguments=None):
     show("A stage on two processes, ms", stages,
          ["rows", "n", "d", "sample", "stage_ms", "pass_ms", "read_ms", "compute_ms", "transfer_ms"])  # fmt: skip
     checks = [
-        *(check(f"{row['kind']}: times the speed of one process", row["ratio"], WANTED) for row in gradients),
+        *(
+            check(f"{row['kind']}, {row['loss']}: times the speed of one process", row["ratio"], WANTED)
+            for row in gradients
+        ),
         check("largest relative difference of gradients", max(row["apart"] for row in gradients), 1e-9, most=True),
     ]
     report = {

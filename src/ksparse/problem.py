@@ -99,7 +99,11 @@ class Problem:
         y = check_vector(y, "y", n, "row")
         losses.check_target(loss, y)
         weight = _check_weight(sample_weight, n)
-        offset = np.zeros(n) if offset is None else check_vector(offset, "offset", n, "row")
+        given, offset = offset, np.zeros(n) if offset is None else check_vector(offset, "offset", n, "row")
+        if isinstance(rows, Source):  # read-only and nobody else's: where rows are elsewhere, they are sent there once
+            y, offset = y.copy(), offset if given is None else offset.copy()
+            for array in (y, weight, offset):
+                array.flags.writeable = False
         l2 = check_number(l2, "l2")
         intercept, positive = check_flag(intercept, "intercept"), check_flag(positive, "positive")
         radius = check_number(radius, "radius", strict=True, infinite=True)
@@ -132,7 +136,7 @@ class Problem:
 
     @functools.cached_property
     def targets(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """y, weight and offset, read-only: a source that has its rows elsewhere sends them there once."""
+        """y, weight and offset, read-only."""
         return frozen(self.y), frozen(self.weight), frozen(self.offset)
 
     @property

@@ -258,7 +258,7 @@ class Ground:
 
         def look(x: Array, z: Array) -> tuple[float, Array, Array]:
             slope, bend = np.empty(n), np.empty(n)
-            total = look_at_rows(problem.loss, z, problem.y, problem.weight, slope, bend)
+            total = look_at_rows(problem.loss, z, *problem.targets[:2], slope, bend)
             return total / n + 0.5 * l2 * float(x @ x), slope, bend
 
         def begin(start: tuple[Array, float]) -> tuple[float, Array, Array, Array, float, Array]:

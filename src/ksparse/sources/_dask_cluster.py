@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import socket
 import uuid
@@ -20,6 +19,7 @@ from ._dask_parts import Done, Form, Lazy, Order, as_block, client_of, do_part
 from ._dask_sent import Sent
 
 SHARE = 0.6  # of a worker's memory that rows may take: beyond it Dask begins to move them to disk
+SMALL = 1 << 16  # bytes that may travel with every task, or stay where they are a little longer
 UNLIMITED = {"distributed.admin.large-graph-warning-threshold": 1 << 62}
 
 
@@ -38,6 +38,7 @@ class OnCluster:
         self._holders: list[tuple[str, ...]] = [()] * len(parts)
         self._kept: Sent[dict[int, Any]] = Sent()
         self._lanes: dict[str, int] = {}
+        self._spent: list[Any] = []  # results of the last pass
         self._watch = watch(client)
 
     def hold(self, form: Form, size: int) -> bool:
@@ -84,7 +85,10 @@ class OnCluster:
         if self._blocks is not None and any(block.cancelled() for block in self._blocks):
             self.renew()  # restarted, or cancelled by others
         self._watch = watch(self.client)
-        return self._task(_unpack, cloudpickle.dumps(order)), [(array, self._made(array)) for array in arrays]
+        packed: Any = cloudpickle.dumps(order)
+        # a task of its own, which others then wait for, only where sending it with all of them costs more
+        order_there = packed if len(packed) < SMALL else self._task(_unpack, packed)
+        return order_there, [(array, self._made(array)) for array in arrays]
 
     def _made(self, array: NDArray[Any]) -> dict[int, Any] | None:
         """The parts of a read-only array that were sent; None for others."""
@@ -128,36 +132,33 @@ class OnCluster:
                 self._holders[i] = (worker,)
 
     def submit(self, sent: Any, spans: list[tuple[int, int, int]]) -> list[Any]:
-        """All at once for every place: a message each, where one a partition would keep the scheduler busy."""
+        """In one message: Dask sends the next one to the scheduler not before 10 ms have passed."""
         order, arrays = sent
         which = [i for i, *_ in spans]
         for array, made in arrays:
             missing = [span for span in spans if made is not None and span[0] not in made]
-            parts = [cloudpickle.dumps(array[low:high]) for _, low, high in missing]
+            parts = [_pack_part(array[low:high]) for _, low, high in missing]
             # beside its block, which is an argument for that reason only
             for (i, *_), part in zip(missing, self._tasks(_unpack_part, [i for i, *_ in missing], parts), strict=True):
                 made[i] = part
         columns = [
-            [cloudpickle.dumps(array[low:high]) if made is None else made[i] for i, low, high in spans]
+            [_pack_part(array[low:high]) if made is None else made[i] for i, low, high in spans]
             for array, made in arrays
         ]
-        return self._tasks(_do, which, [order] * len(which), [self.rows[i] for i in which], *columns)
+        futures = self._tasks(_do, which, [self.rows[i] for i in which], *columns, order=order)
+        self._spent.clear()  # a message, too: it goes behind the one that is waited for
+        return futures
 
-    def _tasks(self, function: Any, which: list[int], *columns: list[Any]) -> list[Any]:
-        """``function(block, *arguments)`` for these partitions, where they are."""
-        found: dict[int, Any] = {}
-        at = {i: place for place, i in enumerate(which)}
-        for holders, some in itertools.groupby(sorted(which, key=self._holders.__getitem__), self._holders.__getitem__):
-            mine = sorted(some)
-            if self._blocks is None:
-                parts = [cloudpickle.dumps(self.parts[i]) if function is _do else None for i in mine]
-            else:
-                parts = [self._blocks[i] for i in mine]
-            near = {"workers": list(holders), "allow_other_workers": True} if holders else {}
-            arguments = [[column[at[i]] for i in mine] for column in columns]
-            with _large_graphs():
-                found.update(zip(mine, self.client.map(function, parts, *arguments, pure=False, **near), strict=True))
-        return [found[i] for i in which]
+    def _tasks(self, function: Any, which: list[int], *columns: list[Any], **common: Any) -> list[Any]:
+        """``function(block, *arguments)`` for these partitions, where they are: Dask moves no block for so little."""
+        if not which:
+            return []
+        if self._blocks is None:
+            parts = [cloudpickle.dumps(self.parts[i]) if function is _do else None for i in which]
+        else:
+            parts = [self._blocks[i] for i in which]
+        with _large_graphs():
+            return self.client.map(function, parts, *columns, pure=False, **common)
 
     def _task(self, function: Any, *arguments: Any, **near: Any) -> Any:
         with _large_graphs():
@@ -172,10 +173,13 @@ class OnCluster:
         return self._watch.seconds
 
     def results(self, futures: list[Any]) -> list[Done]:
+        found: list[Done] = []
         if len(futures) > 1:  # in one message, if nobody is lost
             with suppress(Exception):
-                return self.client.sync(self.client._gather, futures, callback_timeout=self._watch.seconds)
-        return [self._result(future) for future in futures]
+                found = self.client.sync(self.client._gather, futures, callback_timeout=self._watch.seconds)
+        found = found or [self._result(future) for future in futures]
+        self._spent += [future for future, done in zip(futures, found, strict=True) if done.size < SMALL]
+        return found
 
     def _result(self, future: Any) -> Done:
         try:
@@ -204,6 +208,7 @@ class OnCluster:
     def close(self) -> None:
         self._blocks = None
         self._kept.clear()
+        self._spent.clear()
 
     def _check_client(self) -> None:
         if self.client.status != "running":
@@ -266,13 +271,24 @@ def _unpack(work: bytes) -> Any:
     return cloudpickle.loads(work)
 
 
+def _pack_part(part: NDArray[Any]) -> bytes:
+    """Bits for flags, which travel in every stage."""
+    return cloudpickle.dumps((np.packbits(part), part.size) if part.dtype == bool and part.ndim == 1 else part)
+
+
+def _unpacked(work: bytes) -> NDArray[Any]:
+    part = cloudpickle.loads(work)
+    return np.unpackbits(part[0], count=part[1]).view(bool) if isinstance(part, tuple) else np.asarray(part)
+
+
 def _unpack_part(block: Any, work: bytes) -> NDArray[Any]:
-    part = np.asarray(cloudpickle.loads(work))
+    part = _unpacked(work)
     part.flags.writeable = False
     return part
 
 
-def _do(part: Any, order: Order, rows: int, *arrays: Any) -> Done:
+def _do(part: Any, rows: int, *arrays: Any, order: Any) -> Done:
     """What a worker does; bytes are packed arguments."""
-    unpacked = tuple(cloudpickle.loads(array) if isinstance(array, bytes) else array for array in arrays)
-    return do_part(order, cloudpickle.loads(part) if isinstance(part, bytes) else part, rows, unpacked)
+    unpacked = tuple(_unpacked(array) if isinstance(array, bytes) else array for array in arrays)
+    order = _unpack(order) if isinstance(order, bytes) else order
+    return do_part(order, _unpack(part) if isinstance(part, bytes) else part, rows, unpacked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections import OrderedDict
 from typing import Any, Generic, TypeVar
 
@@ -16,33 +16,42 @@ MOST = 8  # arrays that are remembered: targets, weights, and a few more
 class Sent(Generic[T]):
     """What was made of the last few arrays.
 
-    They are known by their place in memory, so that another view of the same numbers is the same; they are held, so
-    that the place stays theirs.
+    They are known by their numbers, so that the targets of the next fit are the same again.  An array that nobody can
+    write to is known by itself: its numbers need no second look.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
 
     def get(self, array: NDArray[Any]) -> T | None:
-        place = _place(array)
-        if place not in self._kept:
+        key = self._key(array)
+        if key not in self._kept:
             return None
-        self._kept.move_to_end(place)
-        return self._kept[place][1]
+        made = self._kept[key][1]
+        self._kept[key] = array, made
+        self._kept.move_to_end(key)
+        return made
 
     def add(self, array: NDArray[Any], made: T) -> list[T]:
         """Remember this one; gives what was made of those that are forgotten for it."""
-        self._kept[_place(array)] = array, made
+        self._kept[self._key(array)] = array, made
         return [self._kept.popitem(last=False)[1][1] for _ in range(len(self._kept) - MOST)]
 
     def clear(self) -> None:
         self._kept.clear()
 
+    def _key(self, array: NDArray[Any]) -> Any:
+        if not _may_change(array):
+            known = next((key for key, (held, _) in self._kept.items() if held is array), None)
+            if known is not None:
+                return known
+        if array.dtype.hasobject:
+            return id(array)  # it is held, so that no other one can have its id
+        return array.shape, array.dtype.str, hashlib.sha1(np.ascontiguousarray(array).data).digest()
 
-def _place(array: NDArray[Any]) -> Any:
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    # a read-only view of an array that its owner may have written to in the meantime: look at the numbers, too
-    digest = zlib.crc32(np.ascontiguousarray(array).data) if owner.flags.writeable and not array.dtype.hasobject else 0
-    return array.ctypes.data, array.shape, array.strides, array.dtype.str, digest
+
+def _may_change(array: NDArray[Any]) -> bool:
+    """A read-only view shows what is written to the array behind it."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.flags.writeable or array.base is not None

@@ -140,18 +140,18 @@ class Partitions(Source):
         def top_up(head: int) -> None:
             fits = int(self.memory * SHARE_OF_BLOCKS) // max(1, self._sizes.get(name, self.memory))
             window = max(AHEAD * runner.total + 2, fits)
+            fresh: list[int] = []  # for all places at once: a message each would have to wait for the one before
             for threads, left, under_way in queues:
                 while under_way and (under_way[0] not in running or running[under_way[0]].done()):
                     under_way.popleft()
                 most = threads * (FAR if fits else AHEAD)
-                fresh = []
                 # many at a time cost less; half of them are left when more are sent
                 if left and (left[0] == head or len(under_way) <= most // 2):
                     while left and (left[0] == head or (left[0] < head + window and len(under_way) < most)):
                         under_way.append(left.popleft())
                         fresh.append(under_way[-1])
-                if fresh:
-                    submit(fresh)
+            if fresh:
+                submit(sorted(fresh))
 
         sent, head = runner.begin(order, arrays), 0
         try:
