@@ -20,7 +20,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 # two workers, each with one thread for BLAS: its threads would wait for each other by spinning
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test: lint
 	$(PYTEST) -m "not long"

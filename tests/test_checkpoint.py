@@ -222,7 +222,7 @@ def test_exchange_goes_on_from_every_model(loss, breaths, extra, tmp_path, monke
     assert resumed_everywhere(fit, tmp_path / "c", monkeypatch, digits=11, step=1 + (breaths > 1)) >= 3
 
 
-@pytest.mark.parametrize("kind", ["targets", "softmax", "groups"])
+@pytest.mark.parametrize("kind", ["softmax", *(pytest.param(k, marks=pytest.mark.long) for k in ("targets", "groups"))])
 def test_joint_exchange_goes_on_from_every_model(kind, tmp_path, monkeypatch):
     A, y = data("logistic" if kind == "groups" else "squared")
     Y = {"targets": np.column_stack([y, A[:, 2] + A[:, 7]]), "softmax": np.digitize(y, [-1, 1]), "groups": y}[kind]

@@ -50,15 +50,34 @@ def test_bound_as_json_is_the_library():
     assert facts["rip_threshold"]["iht"]["order"] == 41
 
 
+BARE = """
+import numpy, typer
+from rich.console import Console
+from rich.table import Table
+app = typer.Typer()
+@app.command()
+def table(k: int = 1): Console().print(Table())
+@app.command()
+def other(k: int = 1): pass
+app(["table"])
+"""
+
+
 def test_bound_answers_fast_and_without_numba():
-    """Under half a second for a whole process, in CPU time, for the machine may be busy."""
-    seconds = []
-    for _ in range(4):
+    """Under half a second of CPU time for a whole process; where the machine is slow, little more than a program that
+    does nothing takes.  Bytecode is written, as an installer does it."""
+
+    def cpu_seconds(*arguments):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run("bound", "-k", 36, "-K", 4, "-d", 256)
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+        subprocess.run([sys.executable, *arguments], env=environment, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(seconds) < 0.5
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    command = ["-m", "ksparse.cli", "bound", "-k", "36", "-K", "4", "-d", "256"]
+    times = [(cpu_seconds(*command), cpu_seconds("-c", BARE)) for _ in range(4)]
+    ours, bare = map(min, zip(*times, strict=True))
+    assert ours < 0.5 or ours < 1.4 * bare, times
     code = "import sys; from ksparse.cli import _bound_facts; _bound_facts(36, 4, 256, 0.5); print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'ksparse.theory.bounds'" in loaded

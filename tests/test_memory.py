@@ -44,7 +44,10 @@ INTERPRETER = 2**18  # 2 MB for what Python and the allocator do by themselves
 SHAPES = [(False, 500_000, 40, 4), (False, 20_000, 2_000, 20), (False, 1_000, 40_000, 20), (True, 100_000, 200_000, 20)]
 
 
-@pytest.mark.parametrize("solver", ["HTSVRG(stages=3)", "HTSAGA(epochs=3)", "PGD(iterations=3)"])
+@pytest.mark.parametrize(
+    "solver",
+    ["HTSVRG(stages=3)", *(pytest.param(s, marks=pytest.mark.long) for s in ("HTSAGA(epochs=3)", "PGD(iterations=3)"))],
+)
 @pytest.mark.parametrize(("csr", "n", "d", "k"), SHAPES)
 def test_memory_beyond_the_data(solver, csr, n, d, k):
     call = f"ksparse.minimize(X, y, k, solver=ksparse.{solver}, random_state=0)"

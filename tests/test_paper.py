@@ -342,7 +342,8 @@ def calm(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.long  # the same store and workers as in test_phase.py, where two kills are for everyday
+@pytest.mark.parametrize("kills", [2, 10])
 def test_killed_and_resumed_is_undisturbed(calm, tmp_path, kills):
     rng, results = random.Random(kills), tmp_path / "results"
     for _ in range(kills):

@@ -42,6 +42,7 @@ def test_the_run_is_whole(summaries):
         assert len(counts["n"]) == 33 * 14
 
 
+@pytest.mark.long
 def test_it_is_drawn_again_from_its_summaries(tmp_path):
     shutil.copytree(RUN / "summary", tmp_path / "summary")
     shutil.copy(RUN / "run.json", tmp_path)

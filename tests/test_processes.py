@@ -67,15 +67,14 @@ FIRST = """
 """
 
 
-def test_no_warm_up_in_the_second_process(tmp_path):
+def test_no_warm_up_in_the_second_process():
     """Loading numba and a first fit take under 0.5 s; where the machine is slow or busy, numba alone tells how much.
 
     Bytecode is written, as an installer does it, whatever the tests' own environment says.  The cache of kernels is the
     ordinary one: the first process may compile.
     """
-    bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    python(FIRST, None, **bytecode)
-    runs = [tuple(map(float, python(FIRST, None, **bytecode).split())) for _ in range(5)]
+    python(FIRST, None, PYTHONDONTWRITEBYTECODE="")
+    runs = [tuple(map(float, python(FIRST, None, PYTHONDONTWRITEBYTECODE="").split())) for _ in range(5)]
     numba, first = (min(run[i] for run in runs) for i in (0, 1))
     assert numba + first < 0.5 or first < numba, runs
 

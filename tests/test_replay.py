@@ -149,10 +149,22 @@ def test_replay(run, layout, loss, setting):
     assert changes >= (10 if run in ("pgd", "iht") else 40), "too few support changes to prove anything"
 
 
+EVERY = [*(("dense", loss) for loss in LOSSES if loss != "logistic"), *((layout, "logistic") for layout in LAYOUTS)]
+# each takes seconds to compile: HT-SVRG goes through most of them, for HT-SAGA one more loss and layout will do
+USUAL = {("ht-svrg", *case) for case in EVERY if case[0] != "csr64"} | {
+    ("ht-saga", "dense", "huber"),
+    ("ht-saga", "csr32", "logistic"),
+}
+
+
 @pytest.mark.parametrize(
-    ("layout", "loss"), [*(("dense", loss) for loss in LOSSES), *((layout, "logistic") for layout in LAYOUTS)]
+    ("run", "layout", "loss"),
+    [
+        pytest.param(run, *case, marks=[] if (run, *case) in USUAL else pytest.mark.long)
+        for run in ("ht-svrg", "ht-saga")
+        for case in EVERY
+    ],
 )
-@pytest.mark.parametrize("run", ["ht-svrg", "ht-saga"])
 def test_replay_all_losses_and_layouts(run, layout, loss):
     A, y = make_data(loss, 7)
     assert_same(*replay(run, LAYOUTS[layout](A), y, 6, loss, ETA[loss], 7, SETTINGS["intercept"])[:2])

@@ -428,10 +428,13 @@ def test_the_next_block_is_read_while_this_one_is_at_work():
             time.sleep(0.05)
             yield number
 
-    start = time.perf_counter()
-    for _ in read_ahead(slow()):
-        time.sleep(0.05)
-    assert time.perf_counter() - start < 0.05 * 6 * 1.7  # one after the other it would be twice
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        for _ in read_ahead(slow()):
+            time.sleep(0.05)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.05 * 6 * 1.7  # one after the other it would be twice
 
 
 def test_a_reader_stops_with_its_caller():

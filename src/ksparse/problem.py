@@ -195,7 +195,7 @@ class Problem:
         total, mu_ones = sweep_rows(point, self.rows, *self.targets, slope, mu, self._parts)
         return Stage(
             total + self.ridge(slots), mu, mu_ones, slope,
-            self.rows, self.y, self.weight, self.offset, self.row_max, idx,
+            self.rows, *self.targets, self.row_max, idx,
         )  # fmt: skip
 
     def drawn(self, idx: NDArray[np.int64]) -> Stage:
@@ -205,7 +205,7 @@ class Problem:
             return stage._replace(value=0.0, mu=np.zeros(self.d), mu_ones=0.0, slope=np.zeros(stage.slope.size))
         return Stage(
             0.0, np.zeros(self.d), 0.0, np.zeros(self.n),
-            self.rows, self.y, self.weight, self.offset, self.row_max, idx,
+            self.rows, *self.targets, self.row_max, idx,
         )  # fmt: skip
 
     def point(self, slots: Slots) -> Point:

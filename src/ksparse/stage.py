@@ -153,7 +153,8 @@ def gather_stage(
             sample.add(part.rows)
     return Stage(
         loss, mu, mu_ones, np.concatenate(slopes), sample.rows(),
-        y[drawn], weight[drawn], offset[drawn], row_max[drawn], place.reshape(idx.shape).astype(np.int64, copy=False),
+        *(frozen(array[drawn]) for array in (y, weight, offset)), row_max[drawn],
+        place.reshape(idx.shape).astype(np.int64, copy=False),
     )  # fmt: skip
 
 
