@@ -227,6 +227,7 @@ def kill_and_resume(arguments, model, seconds, tmp_path, kills):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json"]
 
 
+@pytest.mark.long  # kills of a fit that is not a command are in test_checkpoint.py
 def test_a_killed_fit_goes_on_and_ends_with_the_same_model(slow, tmp_path):
     kill_and_resume(*slow, tmp_path, 3)
 

@@ -32,14 +32,18 @@ from ksparse import (
 )
 
 
-@parametrize_with_checks(
-    [
-        KSparseRegressor(), KSparseRegressor(loss="poisson"), KSparseClassifier(), KSparseSelector(),
-        KSparseRegressorCV([1, 2], cv=3), KSparseClassifierCV([1, 2], cv=3), KSparseClassifier(multi_class="ovr"),
-    ]
-)  # fmt: skip
+@parametrize_with_checks([KSparseRegressor(), KSparseClassifier(), KSparseSelector(), KSparseRegressorCV([1, 2], cv=3)])
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.long
+@parametrize_with_checks(
+    [KSparseRegressor(loss="poisson"), KSparseClassifierCV([1, 2], cv=3), KSparseClassifier(multi_class="ovr")]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks_of_variants(estimator, check):
     check(estimator)
 
 

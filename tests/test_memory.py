@@ -57,7 +57,9 @@ def test_memory_beyond_the_data(solver, csr, n, d, k):
     assert used <= allowed + INTERPRETER, f"{used:.0f} numbers, allowed {allowed:.0f}"
 
 
-@pytest.mark.parametrize(("csr", "n", "d", "k"), SHAPES[1:])
+@pytest.mark.parametrize(
+    ("csr", "n", "d", "k"), [SHAPES[1], *(pytest.param(*shape, marks=pytest.mark.long) for shape in SHAPES[2:])]
+)
 def test_estimators_do_not_copy_the_data(csr, n, d, k):
     """Standardised, with an intercept: beside X only the columns of the model, a few times, and products of the k."""
     used = numbers_used("ksparse.KSparseRegressor(k).fit(X, y)", csr, n, d, k)

@@ -28,6 +28,7 @@ class CSR(NamedTuple):
     n_columns: int
 
 
+SOME = 1 << 20  # entries that are worked on at a time
 Rows = np.ndarray | CSR  # what kernels take; a source gives them block by block
 
 
@@ -47,11 +48,17 @@ class Scaled(NamedTuple):
             return Rescaled(self)
         if hasattr(self.A, "tocsr"):  # a centre is for columns without a missing entry
             Z = self.A.tocsr(copy=True)
-            Z.data = ((Z.data - self.centre[Z.indices]) * self.factor[Z.indices]).astype(Z.dtype)
+            self.scale(Z.data, Z.indices)
             return Z
         Z = np.subtract(self.A, self.centre.astype(self.A.dtype), order="C")
         Z *= self.factor.astype(self.A.dtype)
         return Z
+
+    def scale(self, data: NDArray[Any], indices: NDArray[Any]) -> None:
+        """Bring the entries of a sparse matrix into these units, in place: some at a time, for large samples."""
+        for low in range(0, data.size, SOME):
+            some = slice(low, low + SOME)
+            data[some] = (data[some] - self.centre[indices[some]]) * self.factor[indices[some]]
 
 
 class Rescaled(Source):

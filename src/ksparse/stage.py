@@ -41,6 +41,11 @@ class Stage(NamedTuple):
     row_max: Array  # max |a_ij| over the columns that compete for the k slots
     idx: NDArray[np.int64]
 
+    def spent(self) -> Stage:
+        """What the next stage may write to, when the steps are done: draws and sparse rows go before new ones come."""
+        rows: Any = None if isinstance(self.rows, CSR) else self.rows
+        return self._replace(idx=self.idx[:0].copy(), rows=rows)
+
 
 class Point:
     """An iterate and the loss, as a pass needs them.  It travels as the few columns in play, not as d numbers."""
@@ -153,7 +158,7 @@ def gather_stage(
             sample.add(part.rows)
     return Stage(
         loss, mu, mu_ones, np.concatenate(slopes), sample.rows(),
-        *(frozen(array[drawn]) for array in (y, weight, offset)), row_max[drawn],
+        frozen(y[drawn]), frozen(weight[drawn]), frozen(offset[drawn]), row_max[drawn],
         place.reshape(idx.shape).astype(np.int64, copy=False),
     )  # fmt: skip
 
@@ -170,8 +175,12 @@ def _rescaled_stage(point: Point, source: Rescaled, *others: Any) -> Stage:
     stage.mu[:] = (stage.mu - stage.mu_ones * centre) * factor
     source.times = source.source.times
     if isinstance(stage.rows, CSR):
-        return stage._replace(rows=as_rows(Scaled(as_scipy(stage.rows), centre, factor).copy()))
-    sample: Any = stage.rows.base  # our own memory, which the next stage uses again
+        data: Any = stage.rows.data.base  # our own memory, unless it has travelled
+        if not (isinstance(data, np.ndarray) and data.flags.writeable and data.shape == stage.rows.data.shape):
+            data = stage.rows.data.copy()
+        Scaled(None, centre, factor).scale(data, stage.rows.indices)
+        return stage._replace(rows=stage.rows._replace(data=frozen(data)))
+    sample: Any = stage.rows.base  # our own memory, too, which the next stage uses again
     sample[: len(stage.rows)] -= centre.astype(sample.dtype)
     sample[: len(stage.rows)] *= factor.astype(sample.dtype)
     return stage

@@ -59,7 +59,9 @@ class Scaling:
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
         centre = np.zeros(d) if is_sparse(X) or not intercept else mean
         self.view = Scaled(X, centre, factor)
-        self.centre, self.factor = (centre + shift) * unit, factor / unit
+        self.centre, self.factor = centre, factor
+        if shift.any() or (unit != 1.0).any():
+            self.centre, self.factor = (centre + shift) * unit, factor / unit
 
     @property
     def sizes(self) -> NDArray[np.float64]:

@@ -122,7 +122,7 @@ class HTSVRG:
             gradients = done * self.batch_size
             last = number == self.stages
             if not last:
-                stage = stage._replace(idx=idx[:0].copy())  # the old draws go before the new ones come
+                stage = stage.spent()
                 del idx
                 draws = rng.bit_generator.state
                 idx, steps = self.draw(rng, problem.n, m)
