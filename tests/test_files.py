@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import time
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
@@ -572,6 +574,58 @@ def test_targets_of_another_file_are_the_same_numbers(tmp_path):
     np.testing.assert_array_equal(Files.like(tmp_path / "a.csv", encoding).y, open_files(tmp_path / "a.csv").y)
     (tmp_path / "b.csv").write_text(",".join([*NAMES, "y"]) + "\n" + "1," * 7 + " 2.5 \n" + "1," * 7 + "+4e1\n")
     assert Files.like(tmp_path / "b.csv", encoding).y.tolist() == [2.5, 40]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "feather"])
+def test_folders_tell_columns(tmp_path, kind):
+    """As Spark, Dask and pyarrow write a table: against pyarrow's own reader."""
+    rng = np.random.default_rng(0)
+    n = 60
+    table = pa.table(
+        {
+            "a": rng.standard_normal(n), "size": rng.standard_normal(n), "year": np.repeat([2020, 2021], n // 2),
+            "place name": ["Köln", "A/B", None] * (n // 3), "code": ["01", "02"] * (n // 2),
+            "y": rng.standard_normal(n),
+        }
+    )  # fmt: skip
+    keys = pa.schema([(name, table.schema.field(name).type) for name in ("year", "place name", "code")])
+    ds.write_dataset(table, tmp_path / "t", format=kind, partitioning=ds.partitioning(keys, flavor="hive"))
+    (tmp_path / "t" / "_SUCCESS").touch()
+    with pytest.raises(ValueError, match=r"_PARTITION__/.*the value in .*, column 'place name' is missing"):
+        open_files(tmp_path / "t", target="y").load()
+    source = open_files(tmp_path / "t", target="y", missing="zero", categories=["code"])
+    assert source.names == ["year", "place name=A/B", "place name=Köln", "code=01", "code=02", "a", "size"]
+    assert open_files(tmp_path / "t", missing="zero").target == "y"
+    whole = source.load()
+    found = {tuple(row) for row in np.column_stack([whole, source.y])}
+    for row in table.to_pylist():
+        place = [float(row["place name"] == name) for name in ("A/B", "Köln")]
+        code = [float(row["code"] == name) for name in ("01", "02")]
+        assert (row["year"], *place, *code, row["a"], row["size"], row["y"]) in found
+    # a model that knows the codes as text is given text, also where those that are there look like numbers
+    shutil.rmtree(tmp_path / "t" / "year=2020")
+    other = Files.like(tmp_path / "t", source.encoding)
+    np.testing.assert_array_equal(other.load(), whole[n // 2 :])
+    only = open_files(tmp_path / "t", target="y", columns=["year"])
+    np.testing.assert_array_equal(only.load(), np.full((n // 2, 1), 2021.0))
+
+
+def test_folders_that_tell_what_they_should_not(tmp_path):
+    inside = tmp_path / "t" / "year=2020"
+    inside.mkdir(parents=True)
+    (inside / "a.csv").write_text("x,year,y\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"year=2020/a.csv cannot be read: the column 'year' is in the file and in"):
+        open_files(tmp_path / "t")
+    (inside / "a.csv").write_text("x,y\n1,2\n")
+    assert open_files(tmp_path / "t").names == ["year", "x"]
+    (tmp_path / "t" / "b.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match=r"b.csv has no column 'year', but year=2020/a.csv has"):
+        open_files(tmp_path / "t")
+    other = tmp_path / "s" / "fold=1"
+    other.mkdir(parents=True)
+    (other / "a.svm").write_text("1 1:2\n")
+    with pytest.raises(ValueError, match=r"fold=1/a.svm cannot be read: folders tell columns of tables only"):
+        open_files(tmp_path / "s")
 
 
 def test_folders_that_cannot_be_read(tmp_path):

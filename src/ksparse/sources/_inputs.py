@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import os
+import re
 import stat
 import sys
 import zipfile
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from .._validate import check_choice
 from ._spool import Shelf
@@ -26,15 +28,25 @@ FORMATS = tuple(dict.fromkeys(ENDINGS.values()))
 TEXT = ("csv", "tsv", "libsvm")
 PIPED = (*TEXT, "arrow")
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+TELLS = re.compile("[^=]+=")  # a folder that tells the value of a column
+MISSING = "__HIVE_DEFAULT_PARTITION__"  # what all who write such folders put for a missing value
 BROKEN = (ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile)
 
 
 class Input:
-    """A file, or what came through a pipe, that can be opened as often as wanted."""
+    """A file, or what came through a pipe, that can be opened as often as wanted.
 
-    def __init__(self, path: Path, packed: str = "") -> None:
+    `told` are columns that its folders tell: ``year=2020/part.csv`` has the year 2020 in every row.
+    """
+
+    told: dict[str, str | None] = {}  # noqa: RUF012 - never written to
+
+    def __init__(self, path: Path, packed: str = "", below: Path | None = None) -> None:
         self.path, self.packed = path, packed
-        self.name = shown(path)
+        self.name = shown(path.name)
+        if below is not None and path.parent != below:
+            self.name = shown(str(path.relative_to(below)))
+            self.told = told_by(path.relative_to(below))
         self._stamp = self._look()
 
     def _look(self) -> tuple[int, int]:
@@ -139,12 +151,7 @@ def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tup
             Input(path)  # says what it is
         kind, packed = _known(path.name, format)
         return kind, [_checked(Input(path, packed))]
-    try:
-        names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith((".", "_")))
-    except OSError as error:
-        raise ValueError(f"the folder {path.name} cannot be read: {error.strerror}") from None
-    found = [(path / name, *_known(name, format)) for name in names if _ending(name)[0] or format]
-    found = [item for item in found if _ending(item[0].name)[0] or not item[0].is_dir()]
+    found = [(file, *_known(file.name, format)) for file in _files_in(path, format)]
     if not found:
         raise ValueError(f"the folder {path.name!r} holds no file that ends in one of {', '.join(ENDINGS)}")
     kinds = sorted({kind for _, kind, _ in found})
@@ -152,12 +159,35 @@ def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tup
         raise ValueError(f"the folder {path.name!r} holds files of several formats ({', '.join(kinds)}): choose one")
     if kinds[0] in ("npy", "npz"):
         raise ValueError(f"{kinds[0]} files are read one at a time, got the folder {path.name!r}")
-    return kinds[0], [_checked(Input(file, packed)) for file, _, packed in found]
+    inputs = [_checked(Input(file, packed, path)) for file, _, packed in found]
+    nested = next((file for file in inputs if file.told), None)
+    if nested is not None and kinds[0] == "libsvm":
+        raise ValueError(f"{nested.name} cannot be read: folders tell columns of tables only, not of LIBSVM files")
+    return kinds[0], inputs
 
 
-def shown(path: Path) -> str:
+def _files_in(folder: Path, format: str | None) -> Iterator[Path]:
+    """The files that a folder means, in the order of their names; also those in folders like ``year=2020``."""
+    try:
+        paths = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
+    except OSError as error:
+        raise ValueError(f"the folder {folder.name} cannot be read: {error.strerror}") from None
+    for path in paths:
+        if TELLS.match(path.name) and path.is_dir():
+            yield from _files_in(path, format)
+        elif _ending(path.name)[0] or (format and not path.is_dir()):
+            yield path
+
+
+def told_by(path: Path) -> dict[str, str | None]:
+    """The columns that the folders of a relative path tell."""
+    pairs = (shown(name).partition("=") for name in path.parts[:-1])
+    return {unquote(name): None if value == MISSING else unquote(value) for name, _, value in pairs}
+
+
+def shown(name: str) -> str:
     """A file's name for messages, which are UTF-8 even if it is not."""
-    return os.fsencode(path.name).decode("utf-8", "replace")
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _special(mode: int) -> str:

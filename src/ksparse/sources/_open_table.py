@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from ._encoding import CATEGORY, NUMBER, Column, TableEncoding
+from ._folders import FolderPart, types_told
 from ._inputs import Input, import_arrow
 from ._opened import Means, Opened, rows_of
 from ._parts import EMPTY, ArrowPart, ParquetPart, Part
@@ -42,7 +43,10 @@ def open_table(
 ) -> Opened:
     """A table's rows and targets.  `known` says how columns are encoded: then the files must have these columns."""
     import_arrow()
-    parts = [_part(kind, file, wish, wish.categories if known is None else _texts(known)) for file in files]
+    texts = wish.categories if known is None else _texts(known)
+    told = types_told(files, texts)
+    parts = [_part(kind, file, wish, texts) for file in files]
+    parts = [FolderPart(part, told) if part.file.told else part for part in parts]
     _refuse_mixed(parts)
     if known is None:
         target, columns, labels = _choose(parts, wish)
@@ -86,7 +90,7 @@ def _spooled(kind: str, part: Part, used: list[str], size: int, spool: Spool, sh
     """Text is parsed once; so is a Parquet file that cannot be read in rows without more memory than there is."""
     if kind in ("csv", "tsv"):
         return SpooledPart(part, [used], size, spool)
-    if isinstance(part, ParquetPart) and len(used) > MANY:
+    if len(used) > MANY:
         each = part.bytes_a_column(used, size)
         if each * len(used) > share:
             group = max(1, share // (2 * each))

@@ -50,6 +50,10 @@ class Part:
         """Record batches of at most `size` rows with these columns."""
         raise NotImplementedError
 
+    def bytes_a_column(self, columns: list[str], size: int) -> int:
+        """About what a column takes while it is read, if that may be much."""
+        return 0
+
     def place(self, row: int) -> str:
         """A row's place in words."""
         return f"row {row}"
@@ -112,7 +116,7 @@ class ParquetPart(Part):
                 yield batch.select(columns)
 
     def bytes_a_column(self, columns: list[str], size: int) -> int:
-        """About what a column takes while it is read: its page, its dictionary, its part of a batch."""
+        """Its page, its dictionary, its part of a batch."""
         arrow, few = import_arrow(), columns[:16]
         before = arrow.total_allocated_bytes()
         batches = self.batches(few, size)

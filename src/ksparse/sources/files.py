@@ -151,6 +151,9 @@ def open_files(
 ) -> Files:
     """Open a file, or a folder of files of one format in the order of their names, as rows in blocks.
 
+    Folders inside it whose names tell a column, such as ``year=2020``, are read too (tables are often written so): the
+    column comes before those of the files, as numbers if all its values are.
+
     Parameters
     ----------
     path : str or Path
