@@ -129,6 +129,7 @@ class Source:
             compute += time.perf_counter() - start
             del block
             yield result
+            del result  # it may be large, and goes before the next one comes
             low = high
             between_blocks.get()()
         if low < n:

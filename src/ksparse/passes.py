@@ -63,8 +63,9 @@ def summed(parts: Iterator[Any]) -> Any:
     """The sums of tuples of arrays or numbers, in order."""
     total = list(next(parts))
     for more in parts:
-        for at, part in enumerate(more):
-            total[at] += part
+        for at in range(len(total)):
+            total[at] += more[at]
+        del more  # before the next ones come
     return tuple(total)
 
 

@@ -28,7 +28,7 @@ from .pass_kernels import start_curvature
 from .passes import largest_squares, membership, norms, parts
 from .rows import Rows, Scaled, as_rows, frozen
 from .rows import shape as shape_of
-from .stage import Point, Stage, gather_stage, point_curvature, source_objective, sweep_rows
+from .stage import Point, Stage, gather_stage, point_curvature, source_objective, source_slopes, sweep_rows
 
 
 class Slots(NamedTuple):
@@ -296,10 +296,13 @@ class Problem:
 
         Blind to the units of the columns, unlike any step; zero at a point where nothing more is to be had.
         """
-        stage = self.stage(slots, np.empty((0, 1), np.int64))
         first, kept, x = self.first, self.n_kept, slots.x
+        if isinstance(self.rows, Source):
+            g = source_slopes(self.point(slots), self.rows, *self.targets)
+        else:
+            stage = self.stage(slots, np.empty((0, 1), np.int64))
+            g = np.concatenate([np.full(first, stage.mu_ones), stage.mu[slots.column[first:]]])
         bend = point_curvature(self.point(slots), self.rows, *self.targets)
-        g = np.concatenate([np.full(first, stage.mu_ones), stage.mu[slots.column[first:]]])
         with np.errstate(all="ignore"):  # what overflows promises much
             g[first:] += self.l2 * x[first:]
             bend[first:] += self.l2

@@ -16,7 +16,7 @@ from ._source import Source, stacked
 from ._threads import ordered_map
 from .matrix import reads_whole_rows
 from .pass_kernels import slot_curvature, sweep
-from .passes import as_scipy, each, membership, parts, pick_rows, summed
+from .passes import as_scipy, membership, on_block, parts, pick_rows, summed
 from .rows import CSR, Rescaled, Rows, Scaled, as_rows, entries, frozen
 
 Array = NDArray[np.float64]
@@ -156,6 +156,7 @@ def gather_stage(
         if part.rows is not None:
             slopes.append(part.slope)
             sample.add(part.rows)
+        del part  # with its d numbers, before the next one comes with its own
     return Stage(
         loss, mu, mu_ones, np.concatenate(slopes), sample.rows(),
         frozen(y[drawn]), frozen(weight[drawn]), frozen(offset[drawn]), row_max[drawn],
@@ -172,7 +173,9 @@ def _rescaled_stage(point: Point, source: Rescaled, *others: Any) -> Stage:
     if first:
         x[0] -= float(centre[point.column[1:]] @ x[1:])
     stage = gather_stage(point.at(x), source.source, *others)
-    stage.mu[:] = (stage.mu - stage.mu_ones * centre) * factor
+    if first and centre.any():
+        np.subtract(stage.mu, stage.mu_ones * centre, out=stage.mu)
+    np.multiply(stage.mu, factor, out=stage.mu)
     source.times = source.source.times
     if isinstance(stage.rows, CSR):
         data: Any = stage.rows.data.base  # our own memory, unless it has travelled
@@ -225,9 +228,26 @@ def _block_objective(point: Point, block: Any, y: Array, weight: Array, offset: 
     return sweep_rows(point, as_rows(block), y, weight, offset, np.empty(y.size), np.empty(0))[0]
 
 
+def source_slopes(point: Point, source: Source, y: Array, weight: Array, offset: Array) -> Array:
+    """The gradient of the data term along each slot, from the columns in play alone."""
+    few, columns = point.of_few()
+    blocks = source.map(functools.partial(_block_slopes, few), y, weight, offset, columns=columns)
+    ones, mu = summed(blocks)
+    return np.concatenate([np.full(point.first, ones), mu[few.column[point.first :]]])
+
+
+def _block_slopes(point: Point, block: Any, y: Array, weight: Array, offset: Array) -> tuple[float, Array]:
+    mu = np.zeros(point.d)
+    return sweep_rows(point, as_rows(block), y, weight, offset, np.empty(y.size), mu)[1], mu
+
+
 def point_curvature(point: Point, rows: Rows | Source, y: Array, weight: Array, offset: Array) -> Array:
     """The mean over the rows of w̃φ''a² along each slot."""
-    return summed(each(rows, functools.partial(_curvature, point), y, weight, offset))[0]
+    if isinstance(rows, Source):
+        few, columns = point.of_few()
+        function = functools.partial(on_block, functools.partial(_curvature, few))
+        return summed(rows.map(function, y, weight, offset, columns=columns))[0]
+    return _curvature(point, rows, y, weight, offset)[0]
 
 
 def _curvature(point: Point, rows: Rows, y: Array, weight: Array, offset: Array) -> tuple[Array]:

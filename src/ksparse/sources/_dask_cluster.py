@@ -19,7 +19,8 @@ from ._dask_parts import Done, Form, Lazy, Order, as_block, client_of, do_part
 from ._dask_sent import Sent
 
 SHARE = 0.6  # of a worker's memory that rows may take: beyond it Dask begins to move them to disk
-SMALL = 1 << 16  # bytes that may travel with every task, or stay where they are a little longer
+SMALL = 1 << 16  # bytes that may travel with every task
+SPENT = 1 << 20  # bytes of a result that may stay where it is until the next pass has begun
 UNLIMITED = {"distributed.admin.large-graph-warning-threshold": 1 << 62}
 
 
@@ -178,7 +179,7 @@ class OnCluster:
             with suppress(Exception):
                 found = self.client.sync(self.client._gather, futures, callback_timeout=self._watch.seconds)
         found = found or [self._result(future) for future in futures]
-        self._spent += [future for future, done in zip(futures, found, strict=True) if done.size < SMALL]
+        self._spent += [future for future, done in zip(futures, found, strict=True) if done.size < SPENT]
         return found
 
     def _result(self, future: Any) -> Done:
