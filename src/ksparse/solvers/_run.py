@@ -101,16 +101,16 @@ class Clock:
 
 
 class Snapshot:
-    """A copy of an iterate, with its objective."""
+    """A copy of an iterate, with its objective; without the places of all d columns, which follow from the others."""
 
     def __init__(self, slots: Slots, objective: float = math.inf) -> None:
         self.objective = objective
-        self.slots = Slots(slots.column.copy(), slots.x.copy(), slots.slot_of.copy(), slots.member.copy())
+        self.slots = Slots(slots.column.copy(), slots.x.copy(), np.empty(0, np.int32), np.empty(0, np.uint64))
 
     def take(self, objective: float, slots: Slots) -> None:
         """Remember this iterate."""
         self.objective = objective
-        copy_slots(slots, self.slots)
+        self.slots.column[:], self.slots.x[:] = slots.column, slots.x
 
     def give(self, slots: Slots) -> None:
         """Put the remembered iterate into `slots`."""

@@ -143,6 +143,7 @@ class HTSVRG:
                 start.give(slots)
                 forget_rows(screen)
                 if not last:
+                    stage = stage.spent()
                     stage = problem.stage(slots, idx, stage)
                     gradients += problem.n
             screened = 1.0 - int(screen.tally[LOOKS]) / max(1, done)

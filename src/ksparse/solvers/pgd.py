@@ -190,7 +190,7 @@ def batch_step(problem: Problem, stage: Stage, slots: Slots, screen: Any, eta: f
 def difference(old: Slots, new: Slots, first: int, before: Stage, after: Stage, l2: float) -> tuple[float, float]:
     """‖Δx‖² and Δx·Δ∇F between two iterates, the intercept included."""
     columns = np.union1d(old.column[first:], new.column[first:])
-    move = _on(new, columns) - _on(old, columns)
+    move = _on(columns, new, first) - _on(columns, old, first)
     with np.errstate(over="ignore", invalid="ignore"):  # a trial that overflowed is refused for its objective
         turn = after.mu[columns] - before.mu[columns] + l2 * move
         # sums, not BLAS: the same bits whatever its threads
@@ -202,9 +202,11 @@ def difference(old: Slots, new: Slots, first: int, before: Stage, after: Stage, 
     return square, product
 
 
-def _on(slots: Slots, columns: Any) -> Any:
-    at = slots.slot_of[columns]
-    return np.where(at >= 0, slots.x[np.maximum(at, 0)], 0.0)
+def _on(columns: Any, slots: Slots, first: int) -> Any:
+    """The coefficients of an iterate on columns (in ascending order) that hold all of its own."""
+    x = np.zeros(columns.size)
+    x[np.searchsorted(columns, slots.column[first:])] = slots.x[first:]
+    return x
 
 
 @kernel
