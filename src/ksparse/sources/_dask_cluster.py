@@ -151,7 +151,7 @@ class OnCluster:
         return futures
 
     def _tasks(self, function: Any, which: list[int], *columns: list[Any], **common: Any) -> list[Any]:
-        """``function(block, *arguments)`` for these partitions, where they are: Dask moves no block for so little."""
+        """``function(block, *arguments)`` for these partitions, where they are; a worker that idles may fetch one."""
         if not which:
             return []
         if self._blocks is None:
