@@ -77,7 +77,7 @@ def joint(
     offset: ArrayLike | None = None,
     always_keep: ArrayLike | None = None,
     start: Any = None,
-    solver: JointExchange = JointExchange(),  # noqa: B008 -- frozen, so one instance serves all calls
+    solver: JointExchange = JointExchange(),
     callback: Callable[[Progress], Any] | None = None,
     max_time: float | None = None,
 ) -> Result:
