@@ -21,7 +21,7 @@ LAYERS = [
     {"passes"},
     {"stage"},
     {"problem"},
-    {"solvers"},
+    {"_scaling", "solvers"},
     {"sources"},
     {"_minimize", "_progress"},
     {"_page", "_style", "theory"},
@@ -45,7 +45,9 @@ FREE = {
 EXTRA = {
     "_dask": {"distributed"},
     "_threads": {"threadpoolctl"},
+    "_minimize": {"sklearn"},
     "_progress": {"rich"},
+    "_scaling": {"sklearn"},
     "_commands": {"pyarrow", "rich", "sklearn", "typer"},
     "cli": {"typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},

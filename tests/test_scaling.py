@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 
 from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, joint, minimize
-from ksparse.estimators._scaling import Scaling
+from ksparse._scaling import Scaling
 from ksparse.rows import Scaled
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from ._validate import check_choice, check_count, check_generator, check_number
-from .problem import Problem
-from .result import Progress, Result
-from .rows import Scaled
-from .solvers import HTSVRG, SOLVERS
+from ._scaling import Scaling
+from ._source import SHARE_OF_COLUMNS, Source
+from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
+from .problem import Problem, check_weight
+from .result import Progress, Result, judged
+from .rows import Scaled, as_matrix
+from .solvers import HTSVRG, PGD, SOLVERS, Exchange
 from .solvers._run import Solver, run
 from .sources import as_source
 
@@ -23,7 +28,8 @@ def minimize(
     k: int,
     *,
     loss: Any = "squared",
-    solver: Any = HTSVRG(),  # noqa: B008 -- frozen, so one instance serves all calls
+    solver: Any = "auto",
+    standardize: bool = False,
     l2: float = 0.0,
     radius: float = math.inf,
     always_keep: ArrayLike | None = None,
@@ -53,8 +59,14 @@ def minimize(
     loss : str or loss
         "squared", "logistic", "poisson", "huber", "squared_hinge", or an instance such as ``losses.Huber(0.5)``.
     solver : solver or str
-        An instance such as ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange",
-        "grasp", "grahtp"; for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
+        "auto": `Exchange`, which the units of the columns do not matter to; `PGD` where there is a sign or a radius;
+        `HTSVRG` for a source whose chosen columns do not fit its memory.  Or an instance such as ``HTSVRG(step=0.1)``,
+        or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp"; for the squared loss
+        also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
+    standardize : bool
+        Work on columns of variance one, centred if there is an intercept (of mean square one without); λ and ω then act
+        on their coefficients.  x and x0 stay in the units of A.  All solvers but "exchange" compare coefficients, which
+        depend on the units of the columns, and take steps that suit one size only: give them columns of one size.
     l2 : float
         λ, the weight of the ridge.
     radius : float
@@ -68,7 +80,8 @@ def minimize(
     offset : array of shape (n,), optional
         Added to every prediction a·x.
     x0 : array of shape (d,) or Result, optional
-        The start; Π_ω(H_k(x0)) is taken.  A `Result` brings its intercept along.
+        The start; Π_ω(H_k(x0)) is taken.  A `Result` brings its intercept along.  "omp" and "romp" grow their support
+        from nothing and do not use it.
     sample_weight : array of shape (n,), optional
         Scaled to mean one; zero leaves a row out.
     random_state : None, int or Generator
@@ -83,6 +96,11 @@ def minimize(
     Result
         The point, its objective, how the run ended, and the history.  Ctrl-C too ends a run with the best point so far.
 
+    Warns
+    -----
+    ConvergenceWarning
+        The result is no better than the intercept and the kept columns alone (not for a solver with ``tol=0``).
+
     Examples
     --------
     >>> import numpy as np
@@ -90,25 +108,71 @@ def minimize(
     >>> rng = np.random.default_rng(0)
     >>> A = rng.standard_normal((200, 1000))
     >>> y = A[:, 5] - A[:, 42] + 0.1 * rng.standard_normal(200)
-    >>> minimize(A, y, k=2, random_state=0).support
+    >>> minimize(A, y, k=2).support
     array([ 5, 42])
     """
-    if isinstance(solver, str):
-        solver = SOLVERS[check_choice(solver, "solver", SOLVERS)]()
-    if isinstance(solver, type) or not isinstance(solver, Solver):
-        raise ValueError(
-            f"solver must be an instance such as HTSVRG(), or one of {', '.join(map(repr, SOLVERS))}, got {solver!r}"
-        )
+    result = solve(
+        A, y, k, loss=loss, solver=solver, standardize=standardize, l2=l2, radius=radius, always_keep=always_keep,
+        intercept=intercept, positive=positive, offset=offset, x0=x0, sample_weight=sample_weight,
+        random_state=random_state, callback=callback, max_time=max_time,
+    )  # fmt: skip
+    null = result.null_objective
+    if null is not None and not result.converged and not result.objective < null:
+        from sklearn.exceptions import ConvergenceWarning
+
+        beside = f"no better than the intercept and the kept columns alone, {null:.6g}"
+        message = f"the objective is {result.objective:.6g}, {beside} ({result.status.explain()})"
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return result
+
+
+def solve(
+    A: Any,
+    y: ArrayLike,
+    k: int,
+    *,
+    loss: Any,
+    solver: Any,
+    standardize: bool,
+    l2: float,
+    radius: float = math.inf,
+    always_keep: ArrayLike | None,
+    intercept: bool,
+    positive: bool,
+    offset: ArrayLike | None,
+    x0: Any,
+    sample_weight: ArrayLike | None,
+    random_state: Any,
+    callback: Callable[[Progress], Any] | None,
+    max_time: float | None,
+) -> Result:
+    """`minimize` without its warning, for callers that warn themselves; A may also be a `Scaled` view."""
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
-    A = as_source(A)
-    if isinstance(A, Scaled) and not getattr(solver, "reads_scaled", False):
-        A = A.copy()
     k = check_count(k, "k")
     rng = check_generator(random_state)
+    A = as_source(A)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
+    scaling = None
+    if check_flag(standardize, "standardize"):
+        A = A if isinstance(A, Source) else as_matrix(A)
+        weight = None if sample_weight is None else check_weight(sample_weight, A.shape[0])
+        scaling = Scaling(A, weight, check_flag(intercept, "intercept"))
+        A = scaling.view
+        if x0 is not None:
+            x0, intercept0 = scaling.to_scaled(check_vector(x0, "x0", A.A.shape[1], "column"), intercept0)
+        callback = None if callback is None else _in_units_of_A(callback, scaling)
+    if isinstance(solver, str) and solver == "auto":
+        solver = auto_solver(A.A if isinstance(A, Scaled) else A, k, bool(positive), radius)
+    elif isinstance(solver, str):
+        solver = SOLVERS[check_choice(solver, "solver", ["auto", *SOLVERS])]()
+    if isinstance(solver, type) or not isinstance(solver, Solver):
+        names = ", ".join(map(repr, ["auto", *SOLVERS]))
+        raise ValueError(f"solver must be an instance such as HTSVRG(), or one of {names}, got {solver!r}")
+    if isinstance(A, Scaled) and not getattr(solver, "reads_scaled", False):
+        A = A.copy()
     problem = Problem.create(
         A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2,
         always_keep=always_keep, intercept=intercept, positive=positive, radius=radius,
@@ -119,4 +183,26 @@ def minimize(
     if k > free:
         beside = f" beside the {problem.kept.size} always kept" if problem.kept.size else ""
         raise ValueError(f"k must be at most the number of columns{beside}, {free}, got {k}")
-    return run(solver, problem, k, x0=x0, intercept0=intercept0, rng=rng, callback=callback, max_time=max_time)
+    result = run(solver, problem, k, x0=x0, intercept0=intercept0, rng=rng, callback=callback, max_time=max_time)
+    if scaling is None:
+        return result
+    x, constant = scaling.to_original(result.x, result.intercept)
+    status = judged(result.status, result.objective, None, 0.0, bool(np.isfinite(x).all() and math.isfinite(constant)))
+    return dataclasses.replace(result, x=x, intercept=constant, support=np.flatnonzero(x), status=status)
+
+
+def auto_solver(A: Any, k: int, positive: bool, radius: float = math.inf) -> Any:
+    """The solver behind "auto", for `minimize` and the estimators."""
+    if positive or radius != math.inf:  # exchanges know neither signs nor balls
+        return PGD()
+    if isinstance(A, Source) and Exchange().memory(A.shape, k) > A.memory * SHARE_OF_COLUMNS:
+        return HTSVRG()  # holds a sample of rows instead of columns
+    return Exchange()
+
+
+def _in_units_of_A(callback: Callable[[Progress], Any], scaling: Scaling) -> Callable[[Progress], Any]:
+    def tell(progress: Progress) -> Any:
+        x, constant = scaling.to_original(progress.x, progress.intercept)
+        return callback(progress._replace(x=x, intercept=constant))
+
+    return tell

@@ -161,7 +161,7 @@ def plan(
             A, y = rows.load(), _labels(rows.y, loss)
         d = A.shape[1]
         if standardize:
-            from .estimators._scaling import Scaling
+            from ._scaling import Scaling
 
             A = Scaling(A, None, True).view.copy()
         with progress(not as_json and sys.stderr.isatty()) as callback:

@@ -98,7 +98,7 @@ class Problem:
             raise ValueError(f"A must have fewer than 2^31 columns, got {d}")
         y = check_vector(y, "y", n, "row")
         losses.check_target(loss, y)
-        weight = _check_weight(sample_weight, n)
+        weight = check_weight(sample_weight, n)
         given, offset = offset, np.zeros(n) if offset is None else check_vector(offset, "offset", n, "row")
         if isinstance(rows, Source):  # read-only and nobody else's: where rows are elsewhere, they are sent there once
             y, offset = y.copy(), offset if given is None else offset.copy()
@@ -327,7 +327,7 @@ class Problem:
         return bounds
 
 
-def _check_weight(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
+def check_weight(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
     if sample_weight is None:
         return np.ones(n)
     weight = check_vector(sample_weight, "sample_weight", n, "row")

@@ -38,6 +38,25 @@ class Status(str):
         return str(self) + (f": {self.message}" if self.message else "") + (f"; {self.remedy}" if self.remedy else "")
 
 
+def judged(status: Status, objective: float, null: float | None, slack: float, finite: bool) -> Status:
+    """How a run may be said to have ended: the one place that decides this, for every solver.
+
+    A result that is not finite, or whose objective is above that of the empty model, has not converged.
+    """
+    if status in ("diverged", "interrupted", "stopped"):
+        return status
+    if not finite:
+        message = "the coefficients are beyond the range of floats"
+        return Status("diverged", message, "rescale y or the columns, or give a ridge")
+    if null is None or objective <= null + slack:
+        return status
+    message = (
+        f"the objective ended at {objective:.6g}, above that of the intercept and the kept columns alone, {null:.6g}"
+    )
+    remedy = "standardise the columns (standardize=True), or use solver='auto'"
+    return Status("stalled" if status == "converged" else status, f"{status.message}; {message}", remedy)
+
+
 class History(NamedTuple):
     """One entry a stage, after the entry of the start; `gradients` and `seconds` count from the start of the run."""
 
@@ -60,6 +79,7 @@ class Record(NamedTuple):
     change: float  # of the objective by the stage, even if it was then taken back
     status: Status | None = None  # of a solver that knows by itself when it is done
     swap_optimal: bool | None = None
+    null: float | None = None  # of a solver that begins at the empty model: the objective there
 
 
 class Progress(NamedTuple):
@@ -96,6 +116,9 @@ class Result:
     n_stages : int
         Stages (epochs, iterations) done.
     history : History
+    null_objective : float or None
+        F of the empty model, the intercept and the kept columns alone, fitted; None where it was not needed (``tol=0``
+        asks for all stages as they are).
     swap_optimal : bool or None
         Whether no exchange of a chosen column for another lowers the objective (for other losses than the squared one:
         none that a quadratic model of it promises, tried by a refit); None if the solver does not look.
@@ -109,6 +132,7 @@ class Result:
     n_stages: int
     history: History = field(repr=False)
     swap_optimal: bool | None = None
+    null_objective: float | None = None
 
     @property
     def converged(self) -> bool:

@@ -15,19 +15,27 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
 
-from .._minimize import minimize
+from .._minimize import solve
 from .._progress import progress
-from .._source import SHARE_OF_COLUMNS, Source
+from .._scaling import Scaling
+from .._source import Source
 from .._validate import check_count, check_flag, check_generator, check_number
 from ..problem import Problem
 from ..result import Result
-from ..solvers import HTSVRG, PGD, Exchange
 from ..sources import as_source
 from ._evidence import FitCertificate, examine
-from ._joint import UNFINISHED, dense_columns, group_labels, is_joint, learn_jointly, note_groups, start_from
+from ._joint import (
+    UNFINISHED,
+    dense_columns,
+    finite_or_diverged,
+    group_labels,
+    is_joint,
+    learn_jointly,
+    note_groups,
+    start_from,
+)
 from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
-from ._scaling import Scaling
 from ._sources import check_source
 from ._store import save
 from ._summary import Summary
@@ -145,15 +153,6 @@ class KSparseEstimator(Shown, BaseEstimator):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
         return check_number(self.l2, "l2")
 
-    def _solver(self, X: Any) -> Any:
-        if self.solver != "auto":
-            return self.solver
-        if self.positive:  # exchanges know no signs
-            return PGD()
-        if isinstance(X, Source) and Exchange().memory(X.shape, self.k_) > X.memory * SHARE_OF_COLUMNS:
-            return HTSVRG()  # holds a sample of rows instead of columns
-        return Exchange()
-
     def _weights(self, X: Any, sample_weight: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
@@ -209,13 +208,14 @@ class KSparseEstimator(Shown, BaseEstimator):
         Z = scaling.view if scaling else X
         x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
-            result = minimize(
-                Z, target, self.k_, loss=self.loss, solver=self._solver(X), l2=self.l2_,
+            result = solve(
+                Z, target, self.k_, loss=self.loss, solver=self.solver, standardize=False, l2=self.l2_,
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
                 sample_weight=weight, max_time=self.max_time, random_state=seed, callback=callback,
                 x0=x0,
             )  # fmt: skip
         w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
+        result = finite_or_diverged(result, w, b)
         return Learnt(result, w, b, *self._examined(X, scaling, target, weight, offset, result))
 
     def _examined(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from typing import Any
@@ -12,11 +13,11 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import progress
+from .._scaling import Scaling, in_precision
 from ..passes import dense_columns as columns_of
-from ..result import History, Result, Status
+from ..result import History, Result, Status, judged
 from ..solvers.joint import JointExchange, joint
 from ._evidence import FitCertificate, certified, second_order
-from ._scaling import Scaling
 
 Array = NDArray[np.float64]
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
@@ -125,7 +126,14 @@ def learn_jointly(
     pairs = list(zip(result.x.T, result.intercept, strict=True))
     if scaling:
         pairs = [scaling.to_original(w, float(b)) for w, b in pairs]
-    return result, np.array([w for w, _ in pairs]), np.array([b for _, b in pairs]), scaling
+    coef, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
+    return finite_or_diverged(result, coef, constants), coef, constants, scaling
+
+
+def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
+    """The result, whose status must hold for its coefficients in the units of X too."""
+    finite = bool(np.isfinite(coef).all() and np.isfinite(constants).all())
+    return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
 
 
 def start_from(x: Array, constant: Any) -> Result:
@@ -154,7 +162,7 @@ def fit_outputs(model: Any, X: Any, Y: NDArray[Any], weight: Array | None, offse
     if result.status in UNFINISHED:
         warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)
     model.n_rows_ = X.shape[0]
-    model.coef_, model.intercept_ = coef.astype(X.dtype), constants.astype(X.dtype)
+    model.coef_, model.intercept_ = in_precision(coef, X.dtype), in_precision(constants, X.dtype)
     model.support_ = np.flatnonzero(model.coef_.any(axis=0))
     model.worth_, model.certificate_ = _examined(model, X, Y, scaling, weight, offset, loss, result)
     model._note(result)

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from .._scaling import in_precision
 from .._validate import check_choice
 from ..result import Status
 from ._base import KSparseEstimator, Learnt
@@ -191,8 +192,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         fits = self._learn_each(X, targets, weight, None, list(starts))
         results = [fit.result for fit in fits]
         self.classes_, self.multi_class_ = classes, way  # now that nothing can fail
-        self.coef_ = np.array([fit.coef for fit in fits]).astype(X.dtype)
-        self.intercept_ = np.array([fit.intercept for fit in fits]).astype(X.dtype)
+        self.coef_ = in_precision(np.array([fit.coef for fit in fits]), X.dtype)
+        self.intercept_ = in_precision(np.array([fit.intercept for fit in fits]), X.dtype)
         self.worth_ = np.array([fit.worth for fit in fits])
         self.support_ = np.flatnonzero(self.coef_.any(axis=0))
         self.n_iter_ = max(1, max(result.n_stages for result in results))

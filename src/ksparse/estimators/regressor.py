@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
+from .._scaling import in_precision
 from .._validate import check_vector
 from ._base import KSparseEstimator
 from ._joint import fit_outputs, refuse_what_is_not_there
@@ -225,7 +226,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
         self.unit_ = size
-        self.coef_ = (size * fit.coef).astype(X.dtype)
+        self.coef_ = in_precision(size * fit.coef, X.dtype)
         self.intercept_ = float(size * fit.intercept + centre)
         self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
         self._note(fit.result)

@@ -251,7 +251,7 @@ def _recovery(
     history = history._replace(objective=history.objective * given.square)
     return Recovery(
         x, 0.0, given.supports(x), given.objective(residuals), summary(ends), len(watch.records) - 1, history, None,
-        residuals, system.products, name, tuple(ends),
+        None, residuals, system.products, name, tuple(ends),
     )  # fmt: skip
 
 
@@ -286,5 +286,5 @@ def _one_by_one(
     x, ends = given.signals(x), tuple(result.status for result in found)
     return Recovery(
         x, 0.0, given.supports(x), given.objective(residuals), summary(ends), max(result.n_stages for result in found),
-        found[0].history, None, residuals, 0, name, ends,
+        found[0].history, None, None, residuals, 0, name, ends,
     )  # fmt: skip

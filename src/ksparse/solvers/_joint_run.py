@@ -119,7 +119,9 @@ class JointRun(SearchRun):
         begun = start is not None and bool(start[0].any())
         if start is not None and begun:
             columns = self._with_kept(np.flatnonzero(start[0].any(axis=1)))
-            fit = self.outputs.refit(columns, [(start[0][columns], start[1])])
+            nothing = np.zeros((columns.size, self.outputs.n_outputs))
+            nothing[: self.kept] = self.empty.x
+            fit = self.outputs.refit(columns, [(start[0][columns], start[1]), (nothing, self.empty.constant)])
         shares: tuple[float, ...] = (1.0,) if begun or self.outputs.quadratic else GROWTH
         if self._count(fit) == self.k:
             shares = ()  # a start that is complete

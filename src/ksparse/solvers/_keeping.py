@@ -102,6 +102,7 @@ def _stored(result: Result) -> dict[str, Any]:
         "status": [str(result.status), result.status.message, result.status.remedy],
         "history": list(result.history),
         "swap_optimal": result.swap_optimal,
+        "null_objective": result.null_objective,
     }
 
 
@@ -113,4 +114,5 @@ def restored_result(stored: dict[str, Any]) -> Result:
     return Result(
         x, stored["intercept"], stored["support"], stored["objective"], Status(*stored["status"]),
         len(history.objective) - 1, history, stored["swap_optimal"],
+        stored["null_objective"],
     )  # fmt: skip

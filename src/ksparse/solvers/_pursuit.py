@@ -144,6 +144,7 @@ class Pursuit(Steps):
     knows_its_end: ClassVar[bool] = True
     any_loss: ClassVar[bool] = False
     goes_on: ClassVar[bool] = False  # are its points known, bit for bit, by their coefficients?
+    start: ClassVar[str] = "fit"  # begins at the fit on the columns of x0; "x0": at x0 as it is; "empty": without it
     remedies: ClassVar[dict[str, str]] = {
         "stalled": "the support goes round in circles; try SubspacePursuit, or a larger k",
         "stage limit": "allow more iterations",
@@ -175,8 +176,8 @@ class Pursuit(Steps):
             raise ValueError(f"{self.name} is for loss='squared'; GraSP and GraHTP are for all losses")
         system = Refits(problem, slots, clock)
         if state is None:
-            [point] = system.start()
-            yield system.record(point, point)
+            [point] = system.start(self.start)
+            yield system.record(point, point)._replace(null=system.null)
             course = Course(point, point.misfit)
         else:
             point = system.point(*state["point"])

@@ -18,30 +18,39 @@ from ._support import NONE, Fit, Ground, Starts
 
 
 class Refits(System):
-    """One signal, the coefficients of a model; its kept columns and the intercept are in every fit."""
+    """One signal, the coefficients of a model; its kept columns and the intercept are in every fit.
+
+    A pursuit sees the free columns only, numbered from zero, so it cannot choose a kept one a second time.
+    """
 
     def __init__(self, problem: Problem, slots: Slots, clock: Clock) -> None:
         self.problem, self.slots, self.clock = problem, slots, clock
-        self.n, self.d, self.room = problem.n, problem.d, max(1, problem.n - problem.n_kept)
+        self.free = np.delete(np.arange(problem.d), problem.kept)
+        self.n, self.d, self.room = problem.n, self.free.size, max(1, problem.n - problem.n_kept)
         self.k = slots.x.size - problem.n_kept
         self.steps = 0
         self._told = 0
         self.ground = Ground(problem, clock.check, 2 * self.k + problem.kept.size)
 
-    def start(self) -> list[Point]:
-        """Where `minimize` was told to start."""
-        x, kept = self.problem.vector(self.slots), self.problem.kept
-        columns = np.setdiff1d(np.flatnonzero(x), kept)
-        if not x.any():
-            return [self._point(self.ground.empty_fit())]
-        return [self._at(columns, x[np.concatenate([kept, columns])], self.problem.constant(self.slots))]
+    def start(self, kind: str) -> list[Point]:
+        """Where a run begins, by `Pursuit.start`: at x0 as it is, at the fit on its columns, or at the empty model."""
+        x, empty = self.problem.vector(self.slots), self.ground.empty_fit()
+        self.null = empty.objective
+        if kind == "empty" or not x.any():
+            return [self._point(empty)]
+        columns = np.flatnonzero(x[self.free])
+        every = self._with_kept(columns)
+        given = x[every], self.problem.constant(self.slots)
+        if kind == "x0":
+            return [self._at(columns, *given)]
+        nothing = np.concatenate([empty.x, np.zeros(columns.size)]), empty.constant
+        return [self._point(self.ground.newton(every, Starts([given, nothing], [])))]
 
     def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> NDArray[Any]:
         self.ground.check()
         slopes = np.empty((len(points), 1, self.d))
         for slope, point in zip(slopes, points, strict=True):
-            slope[0] = -self._seen(point.rest)[0]
-            slope[0, self.problem.kept] = 0.0  # they are in already
+            slope[0] = -self._seen(point.rest)[0][self.free]
         return slopes
 
     def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
@@ -73,7 +82,7 @@ class Refits(System):
         for i, (point, slope, columns) in enumerate(zip(points, slopes, supports, strict=True)):
             on_kept, pull = self._on_kept(point.rest)
             v = np.concatenate([on_kept, slope[0, columns]])
-            along = v @ self.ground.block(np.concatenate([problem.kept, columns])) + pull
+            along = v @ self.ground.block(self._with_kept(columns)) + pull
             squares[i] = float(v @ v) + pull * pull
             bends[i] = float(point.rest.bend @ along**2) / problem.n + problem.l2 * float(v @ v)
         return squares, bends
@@ -83,7 +92,7 @@ class Refits(System):
         squares, bends = np.empty(len(before)), np.empty(len(before))
         weight, used = self.problem.weight, self.problem.weight > 0
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
-            dx = np.zeros(self.d)
+            dx = np.zeros(self.problem.d)
             dx[new.rest.columns] = new.rest.x
             dx[old.rest.columns] -= old.rest.x
             turn = (new.rest.slope - old.rest.slope)[used]
@@ -94,8 +103,8 @@ class Refits(System):
 
     def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
         if self.ground.quadratic:
-            return np.full(len(points), float(self.ground.spread.mean()) + self.problem.l2)
-        return np.array([self._seen(point.rest)[1].mean() for point in points]) + self.problem.l2
+            return np.full(len(points), float(self.ground.spread[self.free].mean()) + self.problem.l2)
+        return np.array([self._seen(point.rest)[1][self.free].mean() for point in points]) + self.problem.l2
 
     @property
     def steepest(self) -> float:
@@ -104,15 +113,14 @@ class Refits(System):
     # --- fits and points -----------------------------------------------------------------------------------------
     def _fit(self, point: Point, columns: Columns) -> Point:
         fit: Fit = point.rest
-        old = np.zeros(self.d)
+        old = np.zeros(self.problem.d)
         old[fit.columns] = fit.x
-        every = np.concatenate([self.problem.kept, columns])
+        every = self._with_kept(columns)
         return self._point(self.ground.newton(every, Starts([(old[every], fit.constant)], [])))
 
     def _at(self, columns: Columns, x: NDArray[np.float64], constant: float) -> Point:
         """No fit: just these coefficients, those of the kept columns first."""
-        every = np.concatenate([self.problem.kept, columns])
-        return self._point(self.ground.newton(every, Starts([(x, constant)], []), 0))
+        return self._point(self.ground.newton(self._with_kept(columns), Starts([(x, constant)], []), 0))
 
     def point(self, columns: Columns, x: NDArray[np.float64], constant: float, misfit: float) -> Point:
         """A point from what `coefficients` says of it; no fit, but its misfit is known."""
@@ -124,7 +132,11 @@ class Refits(System):
 
     def _point(self, fit: Fit) -> Point:
         kept = self.problem.kept.size
-        return Point(0, fit.columns[kept:], fit.x[np.newaxis, kept:], fit.objective, fit)
+        return Point(0, self.free.searchsorted(fit.columns[kept:]), fit.x[np.newaxis, kept:], fit.objective, fit)
+
+    def _with_kept(self, columns: Columns) -> Columns:
+        """The kept columns, then these of the free ones, as the problem numbers them."""
+        return np.concatenate([self.problem.kept, self.free[columns]])
 
     def _seen(self, fit: Fit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """∇F, and, unless it is the same everywhere, the curvature of every column: in one pass."""
@@ -143,7 +155,7 @@ class Refits(System):
     def record(self, before: Point, now: Point) -> Record:
         """Put the point into the slots, and say what happened."""
         self.steps += before is not now
-        place = self.problem.place(self.k, now.columns, now.rest.x, now.rest.constant)
+        place = self.problem.place(self.k, self.free[now.columns], now.rest.x, now.rest.constant)
         entered = now.entered(before)
         copy_slots(place, self.slots)
         passes, self._told = self.ground.passes - self._told, self.ground.passes

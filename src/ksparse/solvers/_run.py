@@ -23,8 +23,9 @@ from .._jit import kernel
 from .._source import Source, between_blocks
 from ..operators import support
 from ..problem import Problem, Slots
-from ..result import History, Progress, Record, Result, Status
+from ..result import History, Progress, Record, Result, Status, judged
 from ._keeping import end_entry, fingerprint, rebuilt, restored_result
+from ._support import Ground
 
 PATIENCE = 20  # stages without a new best objective before a run counts as stalled
 UNREDEEMED = 0.05  # the share of the objective that the gradient may still promise at the end
@@ -186,6 +187,7 @@ class Standing:
         self.slots, self.best = slots, Snapshot(slots)
         self.records: list[tuple[float, ...]] = []
         self.gradients = 0
+        self.null: float | None = None  # the objective of the empty model, once it is known
         self.rules = Stopping(tol)
 
     def state(self, solver: dict[str, Any], clock: Clock) -> dict[str, Any]:
@@ -197,6 +199,7 @@ class Standing:
             "best": [best.column.copy(), best.x.copy(), self.best.objective],
             "records": self.records,
             "gradients": self.gradients,
+            "null": self.null,
             "rules": vars(self.rules).copy(),
             "seconds": clock.seconds,
             "free": clock.free,
@@ -209,7 +212,7 @@ class Standing:
         *best, objective = state["best"]
         self.best.take(objective, rebuilt(problem, self.slots, *best))
         self.records = [tuple(record) for record in np.asarray(state["records"]).tolist()]
-        self.gradients = state["gradients"]
+        self.gradients, self.null = state["gradients"], state["null"]
         vars(self.rules).update(state["rules"])
         clock.go_on(state["seconds"], state["free"])
         return dict(state["solver"])
@@ -237,6 +240,7 @@ def _run(
             records.append((record.objective, standing.gradients, clock.seconds, *record[2:5]))
             if stage == 0:
                 rules.begin(problem, slots, record.objective, x0)
+                standing.null = record.null
             finite = math.isfinite(record.objective) and bool(np.isfinite(slots.x).all())
             if not finite or (rules.blown(record.objective) and solver.stop_on_divergence):
                 status = _diverged(solver, problem, k, records)
@@ -261,8 +265,13 @@ def _run(
         status = Status("interrupted", "Ctrl-C", "start again from x0=result to go on")
     finally:
         between_blocks.reset(listening)
+    if status in ("converged", "stage limit", "stalled") and standing.null is None and solver.tol > 0.0:
+        standing.null = Ground(problem, lambda: None).empty_fit().objective
     if status in ("converged", "stage limit", "stopped"):
-        return _result(problem, slots, float(records[-1][0]), status, records, swap_optimal)
+        last = float(records[-1][0])
+        status = judged(status, last, standing.null, rules.slack(solver.tol, standing.null), True)
+        if status != "stalled":
+            return _result(problem, slots, last, status, standing, swap_optimal)
     if status in ("time limit", "interrupted"):
         # The iterate under way may be better than the last snapshot; and Ctrl-C may have come in the middle of a copy.
         # So both are built anew from their coefficients, and their objectives computed.
@@ -279,7 +288,7 @@ def _run(
             best.keep_better(_finite(problem.objective(again)), again)
         if not records:  # not even the start had been looked at
             records.append((best.objective, 0, clock.seconds, 0, 1.0, math.nan))
-    return _result(problem, best.slots, best.objective, status, records)
+    return _result(problem, best.slots, best.objective, status, standing)
 
 
 class Stopping:
@@ -302,6 +311,10 @@ class Stopping:
 
     def blown(self, objective: float) -> bool:
         return not objective - self._scale <= BLOW_UP * self._scale
+
+    def slack(self, tol: float, null: float | None) -> float:
+        """By how much an objective may be above that of the empty model and count as equal to it."""
+        return max(10.0 * tol, 1e-9) * max(abs(null or 0.0), min(1.0, self._scale))
 
     def judge(self, record: Record, problem: Problem, slots: Slots, stage: int, solver: Solver) -> Status | None:
         """A status if the run is over.
@@ -373,11 +386,14 @@ def _result(
     slots: Slots,
     objective: float,
     status: Status,
-    records: list[tuple[float, ...]],
+    standing: Standing,
     swap_optimal: bool | None = None,
 ) -> Result:
-    x, stages = problem.vector(slots), max(0, len(records) - 1)
-    return Result(x, problem.constant(slots), support(x), objective, status, stages, history_of(records), swap_optimal)
+    x, history = problem.vector(slots), history_of(standing.records)
+    return Result(
+        x, problem.constant(slots), support(x), objective, status, max(0, len(standing.records) - 1), history,
+        swap_optimal, standing.null,
+    )  # fmt: skip
 
 
 def _finite(value: float) -> float:

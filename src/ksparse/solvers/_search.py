@@ -50,6 +50,11 @@ class SearchRun(ABC):
     widest: float  # exchanges at once with which a local search begins
     clock: Clock
 
+    @property
+    @abstractmethod
+    def empty(self) -> Any:
+        """The intercept and the kept columns alone."""
+
     @abstractmethod
     def begin(self) -> Search:
         """The fit to start from, and the sizes to go through."""
@@ -86,7 +91,7 @@ class SearchRun(ABC):
         """A record for the start and for every better fit; with a state, those that come after it."""
         if state is None:
             search = self.begin()
-            yield self.record(search.fit, search.fit.objective)
+            yield self.record(search.fit, search.fit.objective)._replace(null=self.empty.objective)
         else:
             search = self._resumed(state)
         while search.number <= self.breaths:

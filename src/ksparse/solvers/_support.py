@@ -329,7 +329,9 @@ class Ground:
             stiff = weight + share * self._steepest
             free = weight / stiff
         damped = matrix + (weight * (1.0 - free)) * np.outer(centre, centre)
-        damped.flat[:: columns.size + 1] += (1e-12 if self.quadratic else share) * self.most(columns) + self.problem.l2
+        damping = (1e-12 if self.quadratic else share) * self.most(columns) + self.problem.l2
+        damping[damping == 0.0] = 1.0  # a flat column keeps its coefficient, whatever number stands here
+        damped.flat[:: columns.size + 1] += damping
         try:
             dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)
         except np.linalg.LinAlgError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,15 +125,20 @@ class Run(SearchRun):
         self.told = 0  # passes that the records have counted
         self.breaths = 0 if quadratic else solver.breaths
         self.widest = math.inf if quadratic else max(1, self.k // 2)
-        self.empty = self.ground.empty_fit()  # the intercept and the kept columns alone
+
+    @functools.cached_property
+    def empty(self) -> Fit:
+        return self.ground.empty_fit()
 
     # --- the course of a run -------------------------------------------------------------------------------------
     def begin(self) -> Search:
-        start = self.problem.vector(self.slots)
+        start = np.where(self.ground.spread > 0.0, self.problem.vector(self.slots), 0.0)
         fit = self.empty
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
-            fit = self.ground.newton(columns, Starts([(start[columns], self.problem.constant(self.slots))], []))
+            given, nothing = (start[columns], self.problem.constant(self.slots)), np.zeros(columns.size)
+            nothing[: self.kept] = self.empty.x
+            fit = self.ground.newton(columns, Starts([given, (nothing, self.empty.constant)], []))
         shares: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
         if fit.columns.size - self.kept == self.k:
             shares = ()  # a start that is complete

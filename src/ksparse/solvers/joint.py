@@ -14,7 +14,7 @@ from .. import losses
 from .._checkpoint import next_run, sums
 from .._validate import as_real, check_choice, check_count, check_number, check_vector
 from ..problem import Problem
-from ..result import Progress, Result, Status
+from ..result import Progress, Result, Status, judged
 from ._fields import check_fields
 from ._joint_run import JointRun, Units
 from ._keeping import end_entry, fingerprint, restored_result
@@ -285,7 +285,9 @@ def _stages(
     """The stages that come after `records`."""
     outputs = run.outputs
     gradients, status, swap_optimal = int(records[-1][1]) if records else 0, None, None
+    null: float | None = None
     try:
+        null = run.empty.objective
         for record in run.records(state):
             gradients += record.gradients
             records.append((record.objective, gradients, clock.seconds, *record[2:5]))
@@ -315,7 +317,8 @@ def _stages(
     else:
         x, constant, objective = *_spread(fit, outputs.problem.d), fit.objective
     support = np.flatnonzero(x.any(axis=1))
-    return Result(x, constant, support, objective, status, len(records) - 1, history_of(records), swap_optimal)
+    status = judged(status, objective, null, 1e-9 * abs(null or 0.0), bool(np.isfinite(x).all()))
+    return Result(x, constant, support, objective, status, len(records) - 1, history_of(records), swap_optimal, null)
 
 
 def _fingerprint(solver: JointExchange, outputs: Outputs, units: Units, k: int, start: Any) -> dict[str, Any]:

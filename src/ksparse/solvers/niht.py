@@ -47,6 +47,7 @@ class NIHT(Pursuit):
     tol: float = 1e-6
 
     goes_on: ClassVar[bool] = True
+    start: ClassVar[str] = "x0"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +18,8 @@ class OMP(Pursuit):
     .. math:: j = \arg\max_i |a_i^* r^t|, \qquad x^{t+1} = \arg\min\{\|y - Ax\| : \operatorname{supp} x \subseteq
               T^t \cup \{j\}\}
 
-    The columns should have about the same norm: a longer one is chosen sooner.
+    The columns should have about the same norm: a longer one is chosen sooner.  The support grows from nothing: x0 is
+    not used.
 
     References
     ----------
@@ -34,6 +36,8 @@ class OMP(Pursuit):
     """
 
     tol: float = 0.0
+
+    start: ClassVar[str] = "empty"
 
     def __post_init__(self) -> None:
         check_fields(self)

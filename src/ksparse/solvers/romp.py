@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ class ROMP(Pursuit):
 
     Of the k largest correlations :math:`u = A^*r` take those within a factor of two of each other that hold the most
     energy; add them to the support; fit; until the support holds 2k columns.  The k largest coefficients, fitted again,
-    are the point.
+    are the point.  The support grows from nothing: x0 is not used.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ class ROMP(Pursuit):
 
     iterations: int = 100
     tol: float = 0.0
+
+    start: ClassVar[str] = "empty"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
 
-from .._source import Source
-from ..passes import column_extremes, norms, row_sums
-from ..rows import Scaled, as_rows, is_sparse
+from ._source import Source
+from .passes import column_extremes, norms, row_sums
+from .rows import Scaled, as_rows, is_sparse
 
 FLAT = 1e-12  # of a column's mean square: a variance below it is rounding
 FAR = 1e8  # of the variance: a mean square above it is centred first, or the variance is mostly rounding
 ROUNDING = 16  # units in the last place by which the mean of a constant column may differ from it
+LEAST = 1.0 / np.finfo(np.float64).max  # a column below it counts as zero: its coefficient would be infinite
 SAFE = 1e100  # mean squares up to which nothing overflows, and whose inverses are no less safe
 
 
@@ -39,7 +40,7 @@ class Scaling:
         extreme = np.flatnonzero(~zero & ~((square > 1.0 / SAFE) & (square < SAFE)))
         if extreme.size:  # first to a size whose squares are floats
             largest, _ = column_extremes(X, extreme, np.zeros(extreme.size))
-            unit[extreme] = np.where(largest > 0.0, largest, 1.0)
+            unit[extreme] = np.where(largest > LEAST, largest, 1.0)
             if (unit != 1.0).any():
                 X = Scaled(X, shift, 1.0 / unit).copy()
                 mean, square = _moments(X, share)
@@ -58,6 +59,8 @@ class Scaling:
         usable = spread > FLAT * square
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
         centre = np.zeros(d) if is_sparse(X) or not intercept else mean
+        with np.errstate(over="ignore"):
+            factor[factor / unit == np.inf] = 0.0
         self.view = Scaled(X, centre, factor)
         self.centre, self.factor = centre, factor
         if shift.any() or (unit != 1.0).any():
@@ -69,13 +72,21 @@ class Scaling:
         return np.divide(1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor > 0)
 
     def to_original(self, v: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
-        """Coefficients and intercept for the columns as they were."""
-        w = v * self.factor
-        return w, constant - float(self.centre @ w)
+        """Coefficients and intercept for the columns as they were; what overflows is for the caller to see."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            w = v * self.factor
+            return w, constant - float(self.centre @ w)
 
     def to_scaled(self, w: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
         """The other way round."""
         return np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0), constant + float(self.centre @ w)
+
+
+def in_precision(values: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
+    """Coefficients in the precision of X, or in float64 where that would make them infinite or zero."""
+    with np.errstate(over="ignore", under="ignore"):
+        cast = values.astype(dtype)
+    return cast if np.array_equal(np.isfinite(cast) & (cast != 0.0), values != 0.0) else values
 
 
 def _shifted(X: Any, shift: NDArray[np.float64]) -> Any:
