@@ -182,6 +182,19 @@ def test_erratum_12_saga_as_printed():
 
     assert printed_limit(10.0) > 1.5 * printed_limit(1.0)  # it depends on the unit of F
 
+    # the polynomial in n is the inequality 1 < printed limit; the printed one is another
+    rng = np.random.default_rng(0)
+    alpha = 10 ** rng.uniform(-2, 1, 20_000)
+    L = alpha * 10 ** rng.uniform(0, 2, alpha.size)
+    n = np.floor(10 ** rng.uniform(0, 4, alpha.size))
+    clear = np.abs(printed_limit(1.0) - 1) > 1e-9  # no sign hangs on rounding
+    holds = printed_limit(1.0) > 1
+    a2, aL, L2 = alpha**2, alpha * L, L**2
+    ours = (4 * a2 - 2 * a2 * L) * n**2 + (8 * aL + a2 * L - 6 * aL * L) * n + 4 * L2 - 4 * L2 * L + 2 * aL * L < 0
+    printed = (6 * a2 - 8 * a2 * L) * n**2 + (14 * aL - alpha - 16 * aL * L) * n + 8 * L2 * (1 - L) < 0
+    assert (ours == holds)[clear].all()
+    assert np.mean(printed != holds) > 0.01
+
 
 def test_erratum_13_each_f_i_must_be_convex():
     """f₁ = −x²/2 and f₂ = 3x²/2: the mean is convex, but Lemma 19 fails for f₁."""
@@ -283,6 +296,16 @@ def test_erratum_19_a_repair_for_saga():
     assert (shrink + 2 * c * nu * (1 + 1 / mu) * eta**2 * L - 1 / n <= tiny / n).all()
     np.testing.assert_allclose(theory.saga_rate(n.astype(int), nu, L, alpha), 1 - shrink)
 
+    # what it asks of k
+    n, c = 100, 1.0
+    share = 1 / (2 * (n + c))  # ηα
+    least = (1 - share) / share**2
+    assert least == pytest.approx(40_602)
+    assert least == pytest.approx(4 * (n + c) ** 2, rel=0.01)
+    for k, enough in ((40_601, False), (40_603, True)):
+        assert (theory.nu(k, 1) < 1 / (1 - share)) == enough
+    assert theory.nu(7, 7) > 2.6 > 4 / 3 >= np.max(1 / (1 - eta * alpha))  # K = k, as Theorem 22 has it
+
 
 def test_erratum_20_scalings_of_proposition_18():
     rng = np.random.default_rng(0)
@@ -314,6 +337,20 @@ def test_erratum_20_scalings_of_proposition_18():
     assert slope([r * np.log(d) for d, r in smooth], list(smooth.values())) == pytest.approx(0.8, abs=0.2)
 
 
+def test_erratum_20_sample_size():
+    def needed(K, eps, d=1000, omega=2.0, sigma=0.5):
+        """The n at which the corrected tail 6ωg is ε, in the regime r = c²K, c = K log d."""
+        r = round((K * np.log(d)) ** 2 * K)
+        return (6 * omega * theory.gradient_scale(sigma, r, d, 1) / eps) ** 2
+
+    def power(x, y):
+        return np.polyfit(np.log(x), np.log(y), 1)[0]
+
+    K, eps = np.array([2, 4, 8, 16]), np.array([0.1, 0.01])
+    assert power(K, [needed(k, 0.1) for k in K]) == pytest.approx(3, abs=0.01)  # printed: 1
+    assert power(eps, [needed(4, e) for e in eps]) == pytest.approx(-2)
+
+
 def test_erratum_21_divergence():
     A, y, _ = sensing()
     reached = {}
@@ -330,6 +367,20 @@ def test_erratum_22_edges():
     swapped = [3, 0, 1, 2, 4, 5]  # what should be lost now stands first, and is kept
     b, x = b[swapped], x[swapped]
     assert np.sum((hard_threshold(b, 3) - x) ** 2) / np.sum((b - x) ** 2) < 0.9 * theory.nu(3, 1, 6)
+
+
+def test_erratum_23_the_set_in_the_proof_for_iht():
+    """k = K = 1, unit columns φ₁ and φ₂ with φ₁·φ₂ = ½, x = e₁, xⁿ = e₂/10: then Bⁿ = {1, 2} and Bⁿ⁺¹ = {1}."""
+    inner, start = 0.5, 0.1
+    A = np.array([[1.0, inner], [0.0, np.sqrt(1 - inner**2)]])
+    x, now = np.array([1.0, 0.0]), np.array([0.0, start])
+    after = hard_threshold(now + A.T @ (A @ (x - now)), 1)
+    np.testing.assert_array_equal(np.flatnonzero(after), [0])
+    error, factor = np.linalg.norm(after - x), np.sqrt(theory.nu(1, 1))
+    first = factor * abs((1 - A[:, 0] @ A[:, 0]) * (x - now)[0])  # (I − Φ'Φ) on Bⁿ⁺¹
+    second = factor * abs(A[:, 0] @ A[:, 1] * (x - now)[1])  # Φ'Φ from Bⁿ \ Bⁿ⁺¹
+    assert error > first + 0.01  # as printed the second set is empty
+    assert error <= first + second
 
 
 def test_erratum_24_cosamp_noise():

@@ -177,6 +177,18 @@ def test_claims_of_figure_1_follow_the_counts():
     assert [claim.verdict for claim in phase_transitions.claims({"1": opposite})] == ["differs", "differs"]
 
 
+def test_where_pgd_alone_recovers_signals_is_said():
+    def found(pgd):
+        shares = {"iht": [0] * 8, "pgd": pgd, "ht-svrg": [0, 0, 0, 0, 0, 0, 0.4, 1]}
+        return {f"{name} gaussian": counts({20: rates}) for name, rates in shares.items()}
+
+    plain, island = [0, 0, 0, 0, 0.3, 0.5, 0.7, 1], [0.07, 0, 0.12, 0, 0.3, 0.5, 0.7, 1]
+    assert "Why is not known" not in phase_transitions.claims({"1": found(plain)})[1].reason
+    told = phase_transitions.claims({"1": found(island)})[1].reason
+    assert "5% to 12% of the signals in 2 cells" in told
+    assert "n from 100 to 120" in told
+
+
 def oracle(thresholds):
     """Trials that succeed from some n on, and one in 30 fails below 8 more."""
 
@@ -226,6 +238,15 @@ def test_searches_walk_up_to_both_levels(monkeypatch, tmp_path):
     assert [claim.verdict for claim in figure.claims({"3": found})] == ["agrees"] * 4
 
 
+def test_a_curve_that_bends_is_said_to_bend():
+    K = list(range(2, 27, 2))
+    for n, bends in (([30 + 9 * k for k in K], False), ([30 + 12 * k - k * k // 8 for k in K], True)):
+        found = {name: {"K": K, "trials": 100, "0.95": n, "0.99": n} for name in phase_transitions.NAMES}
+        linear = minimum_measurements.claims({"3": found})[0]
+        assert linear.verdict == "agrees"  # R² is above 0.95 for both
+        assert ("concave" in linear.reason) == bends
+
+
 def test_searches_that_were_killed_make_the_same_trials(monkeypatch, tmp_path):
     figure, config = minimum_measurements, minimum_measurements.Config((4,), 60, 1)
     trial = oracle({(name, 4): 70 for name in phase_transitions.NAMES})
@@ -272,33 +293,55 @@ def test_savings_count_gradients():
 
 
 @pytest.mark.parametrize(
-    ("last", "reliable", "verdicts"),
-    [([0, 30, 75, 100], 94, ["agrees", "agrees"]), ([0, 0, 0, 5], 60, ["differs", "differs"])],
+    ("share", "reliable", "verdicts"),
+    [(75, 94, ["agrees", "agrees"]), (35, 62, ["differs", "differs"]), (92, 89, ["differs", "differs"])],
 )
-def test_claims_of_figure_2_follow_the_counts(last, reliable, verdicts):
-    def line(rates, at_22):
-        cells = [(16, n, r) for n, r in zip((160, 168, 175, 184), rates, strict=True)] + [(22, 232, at_22)]
+def test_each_reading_of_algorithm_1_is_judged_by_its_own_counts(share, reliable, verdicts):
+    def line(share, at_22):
+        cells = [(16, 168, 0), (16, 175, share), (16, 184, min(share + 20, 100)), (20, 232, 100), (22, 232, at_22)]
         K, n, successes = zip(*cells, strict=True)
         return {"K": K, "n": n, "trials": [100] * 5, "successes": successes, "rules": {}}
 
-    random_iterate = line([0, 0, 0, 0], 57)
-    found = {"ht-svrg gaussian": line(last, reliable), "ht-svrg-random gaussian": random_iterate}
-    found |= {"ht-svrg sign": line(last, reliable), "ht-svrg-random sign": random_iterate}
-    eighty, reliably = success_curves.claims({"1": {"ht-svrg gaussian": line(last, reliable)}, "2": found})
-    assert [eighty.verdict, reliably.verdict] == verdicts
-    assert "at no n that was tried (random iterate)" in eighty.ours
-    assert ("random iterate of Algorithm 1" in reliably.reason) == (reliable > 90)
+    other = line(0, 0)
+    grid = {"1": {"ht-svrg gaussian": line(80, 99)}}
+    for mine, output in (("ht-svrg", "last iterate"), ("ht-svrg-random", "as printed")):
+        found = {f"{name} {signal}": other for name, signal in success_curves.VARIANTS}
+        found |= {f"{mine} {signal}": line(share, reliable) for signal in ("gaussian", "sign")}
+        claims = success_curves.claims({**grid, "2": found})
+        assert len({claim.claim for claim in claims}) == 4
+        eighty, reliably = [claim for claim in claims if output in claim.claim]
+        assert [eighty.verdict, reliably.verdict] == verdicts
+        assert eighty.ours.startswith(f"{share}% at n = 175")
+        assert reliably.ours.startswith(f"{reliable}% at K = 22")
+        for claim in set(claims) - {eighty, reliably}:
+            assert claim.verdict == "differs"
+            assert claim.ours.startswith("0%")
 
 
-@pytest.mark.parametrize(("svrg", "pgd", "verdict"), [(41.0, 30.0, "differs"), (41.0, 90.0, "agrees")])
-def test_what_ht_svrg_costs_beside_pgd(svrg, pgd, verdict):
-    cell = {"K": [16], "n": [232], "trials": [25], "successes": [25]}
-    found = {f"{name} gaussian": {**cell, "gradients": [g]} for name, g in (("ht-svrg", svrg), ("pgd", pgd))}
+@pytest.mark.parametrize(
+    ("svrg", "pgd", "verdict"),
+    [
+        ((41.0, 41.0), (30.0, 40.0), "differs"),
+        ((41.0, 41.0), (90.0, 71.0), "agrees"),
+        ((41.0, 41.0), (90.0, 60.0), "open"),
+    ],
+)
+def test_what_ht_svrg_costs_beside_pgd_at_every_sparsity(svrg, pgd, verdict):
+    cell = {"K": [4, 16], "n": [232, 232], "trials": [25, 25], "successes": [25, 25]}
+    found = {f"{name} gaussian": {**cell, "gradients": g} for name, g in (("ht-svrg", svrg), ("pgd", pgd))}
     (claim,) = savings._efficient(found)
     assert claim.verdict == verdict
-    assert "HT-SVRG 41 (70 by the paper's count)" in claim.ours
-    found["ht-svrg gaussian"]["trials"] = [3]
+    assert claim.ours.count("HT-SVRG 41 (70 by the paper's count)") == 2
+    assert "n = 232 alone" in claim.reason
+    found["ht-svrg gaussian"]["trials"] = [3, 3]
     assert savings._efficient(found)[0].verdict == "open"
+    assert savings._efficient({}) == []
+
+
+def test_the_limits_of_automatic_steps_are_said():
+    assert f"{savings.SOLVERS['ht-svrg-auto'].stages} stages of HT-SVRG" in savings.TEXT
+    assert f"{savings.SOLVERS['ht-saga'].epochs:,} epochs of HT-SAGA" in savings.TEXT
+    assert f"the paper's step {savings.SOLVERS['ht-svrg'].stages:,} stages" in savings.TEXT
 
 
 def test_variants_cover_what_the_paper_leaves_open():

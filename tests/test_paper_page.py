@@ -180,7 +180,7 @@ def test_what_came_out_is_counted(tmp_path, verdicts, said):
     tree = read(write_page(tmp_path, [figure("3", claims=claims_of("3", verdicts))], {}, {}))
     (outcome,) = tree.all("p", "outcome")
     assert plain(outcome["text"]) == (
-        "Of {} that can be checked, {} with what came out here, {}, and {} left open by the trials that were run."
+        "Of {} checked here, {} with what came out here, {}, and {} left open by the trials that were run."
     ).format(*said)
 
 

@@ -308,12 +308,22 @@ def test_a_slope_met_just_before_the_end_is_not_the_beginning_of_a_line():
     assert curve["straight_from"] is None
 
 
-@pytest.mark.parametrize(("slopes", "text"), [([4.0, 1.0, 1.0, 1.0], "it holds for stages"), ([4.0], "holds for no m")])
-def test_twenty_thousand(slopes, text):
-    summaries = {"5": small_steps.summarise([falling(slopes, stages=40_000, panel=small_steps.LONG)])}
-    found = claim(small_steps, summaries, "3e-5")
+@pytest.mark.parametrize(
+    ("slopes", "verdict", "text"),
+    [
+        ([[4.0, 1.0, 1.0, 1.0]], "agrees", "it holds for stages"),
+        ([[4.0]], "differs", "holds for no m"),
+        ([[4.0, 1.0, 1.0, 1.0], [4.0]], "open", "it holds for stages"),
+    ],
+)
+def test_twenty_thousand(slopes, verdict, text):
+    runs = [
+        falling(one, m=m, stages=40_000, panel=small_steps.LONG) for m, one in zip((300, 500), slopes, strict=False)
+    ]
+    found = claim(small_steps, {"5": small_steps.summarise(runs)}, "3e-5")
+    assert found.verdict == verdict
     assert text in found.reason
-    short = {"5": small_steps.summarise([falling(slopes, stages=1000, panel=small_steps.LONG)])}
+    short = {"5": small_steps.summarise([falling(slopes[0], stages=1000, panel=small_steps.LONG)])}
     assert "too short" in claim(small_steps, short, "3e-5").reason
 
 

@@ -42,7 +42,7 @@ def paper(
     draw_only: Annotated[bool, typer.Option("--draw-only", help="Draw what is there; run nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No estimate and no progress.")] = False,
 ) -> None:
-    """Every figure and every number of 'A Tight Bound of Hard Thresholding', and a page that compares.
+    """The figures of 'A Tight Bound of Hard Thresholding', and a page that compares its statements with the results.
 
     Killed or stopped, the same command goes on where it was, and ends with the same results.
     """

@@ -47,7 +47,7 @@ def _finished(runs: Runs) -> list[Item]:
 
 
 def _flat_after_20(runs: Runs, random: Runs) -> Claim:
-    paper = f"Generally speaking, HT-SVRG converges within {STAGES} stages which is a very fast rate"
+    paper = f"“Generally speaking, HT-SVRG converges within {STAGES} stages which is a very fast rate”"
     shares = [_share_of_fall(run) for run in _finished(runs)]
     if not shares:
         return Claim("Fast convergence", paper, "no run got so far", "open", "all runs diverged")
@@ -70,7 +70,7 @@ def _share_of_fall(run: Item) -> float:
 
 
 def _minimum_after_20(runs: Runs, lowest: Runs) -> Claim:
-    paper = f"usually attains the minimum of objective value within {STAGES} stages"
+    paper = f"“usually attains the minimum of objective value within {STAGES} stages”"
     later = [run["objective"][STAGES] / run["objective"][MORE_STAGES] - 1 for run in _finished(runs)]
     pairs = [
         (runs[pair][k]["objective"][STAGES], best["objective"][0], f"{pair.replace('v', ' vs ')} at k = {k}")
@@ -103,7 +103,7 @@ def _minimum_after_20(runs: Runs, lowest: Runs) -> Claim:
 
 
 def _larger_k_is_lower(runs: Runs) -> Claim:
-    paper = "choosing a large quantity for the sparsity leads to a better (lower) objective value"
+    paper = "“choosing a large quantity for the sparsity leads to a better (lower) objective value”"
     rises, steps = [], 0
     for pair, by_size in runs.items():
         ends = [(k, run["objective"][STAGES]) for k, run in sorted(by_size.items()) if run in _finished(runs)]
@@ -118,7 +118,7 @@ def _larger_k_is_lower(runs: Runs) -> Claim:
 
 
 def _few_pixels_suffice(runs: Runs, k: int, d: int) -> Claim:
-    paper = "for a moderate choice, e.g., k=70, it already guarantees an accurate prediction"
+    paper = "“for a moderate choice, e.g., k=70, it already guarantees an accurate prediction”"
     name = f"k = {k} of {d} suffices"
     both = {
         pair: (by_size[k]["accuracy"], by_size[d]["accuracy"]) for pair, by_size in runs.items() if {k, d} <= {*by_size}
@@ -160,7 +160,7 @@ def _step(summary: Summary, runs: Runs) -> Claim | None:
             f". With the computed step {STAGES} stages end at F = {small:.3f} and an accuracy of {_percent(slow)}, "
             f"with {STEP:g} at {large:.3f} and {_percent(fast)} (k = {k}, means over pairs)"
         )
-    paper = "η = 2/svds(AAᵀ) ≈ 10⁻³"
+    paper = "“η = 2/svds(AAᵀ) ≈ 10⁻³”"
     verdict = "agrees" if agrees else "differs"
     return Claim("The heuristic step on MNIST", paper, ours, verdict, "" if agrees else reason)
 

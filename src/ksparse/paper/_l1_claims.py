@@ -12,7 +12,7 @@ from .l1 import FAIR, NUMBER, PENALTY, all_models, optimum_at
 
 MORE = 1.5  # times the non-zeros of the solution: "much less effective"
 ENOUGH = 3  # pairs, to speak of what is usual
-HALF = 0.5  # of the pixels: more of them is not sparse
+HALF, QUARTER = 0.5, 0.25  # of the pixels: more than half is not sparse, less than a quarter is
 NEAR = 0.005  # of accuracy: as good as the best ℓ₁ model
 NAMES = {"saga": "SAGA", "optimum": "ℓ₁ solved to the end", "ht-svrg": "HT-SVRG", "auto": "KSparseClassifier"}
 
@@ -30,7 +30,7 @@ def _always_sparse(models: dict[str, dict[str, list[Item]]]) -> Claim | None:
         return None
     more = sum(model["nonzeros"] > model["k"] for model in ours)
     text = f"{len(ours) - more} of {len(ours)} models have at most k non-zeros"
-    paper = "it always produces sparse solutions"
+    paper = "“it always produces sparse solutions”"
     reason = f"{more} have more" if more else ""
     return Claim("A bound on the number of non-zeros holds", paper, text, "differs" if more else "agrees", reason)
 
@@ -48,11 +48,15 @@ def _not_sparse(summary: Summary, models: dict[str, dict[str, list[Item]]]) -> C
     ours = "pixels of the most accurate ℓ₁ model, of those that ever have ink: " + ", ".join(
         f"{pair.replace('v', ' vs ')} {100 * share:.0f}%" for pair, share in shares.items()
     )
-    agrees = sum(share > HALF for share in shares.values()) > len(shares) / 2
-    few = sum(share <= HALF for share in shares.values())
-    reason = "" if agrees else f"it is fewer than half of them for {few} of {len(shares)} pairs"
-    paper = "one cannot characterize the sparsity of the obtained solution (usually the solution is not sparse)"
-    claim = Claim("Solutions with the ℓ₁ norm are not sparse", paper, ours, "agrees" if agrees else "differs", reason)
+    many, some = (sum(share > cut for share in shares.values()) for cut in (HALF, QUARTER))
+    usual = len(shares) / 2
+    verdict = "agrees" if many > usual else "open" if some > usual else "differs"
+    reason = (
+        "the paper does not say what counts as sparse. Judged by two cuts of our own: more than half of these pixels "
+        f"is not sparse ({many} of {len(shares)} pairs), at most a quarter is ({len(shares) - some})"
+    )
+    paper = "“one cannot characterize the sparsity of the obtained solution (usually the solution is not sparse)”"
+    claim = Claim("Solutions with the ℓ₁ norm are not sparse", paper, ours, verdict, reason)
     return _unless_few(claim, len(shares))
 
 
@@ -66,19 +70,37 @@ def _randomness(summary: Summary) -> Claim | None:
     if not ratios:
         return None
     means = {passes: float(np.mean(found)) for passes, found in sorted(ratios.items())}
-    ours = "non-zeros of SAGA, times those of the solution (mean over pairs): " + ", ".join(
+    others = _other_penalties(summary)
+    ours = f"non-zeros of SAGA, times those of the solution (mean over pairs), at λ = {PENALTY:g}: " + ", ".join(
         f"{mean:.2f} after {passes} pass{'es' if passes > 1 else ''}" for passes, mean in means.items()
     )
-    paper = "becomes much less effective in terms of sparsification, naturally owing to the randomness"
+    if others:
+        ours += f"; after {summary['passes']} passes: " + ", ".join(
+            f"{mean:.2f} at λ = {penalty:g}" for penalty, mean in others.items()
+        )
+    paper = "“becomes much less effective in terms of sparsification, naturally owing to the randomness”"
     name = "Stochastic steps spoil the sparsity of ℓ₁"
     if FAIR not in means:
         return Claim(name, paper, ours, "open", f"SAGA was not given the {FAIR} passes that HT-SVRG has in its stages")
-    first = min(means)
+    spoilt = [mean >= MORE for mean in (means[FAIR], *others.values())]
     reason = (
-        f"at λ = {PENALTY:g}; judged after {FAIR} passes, what the stages of HT-SVRG cost by the paper's count: "
-        f"{means[FAIR]:.2f} times; early iterates have {means[first]:.1f} times as many"
+        f"judged by {MORE:g} times as many non-zeros after the longest run at each λ, which {sum(spoilt)} of "
+        f"{len(spoilt)} have. Only λ = {PENALTY:g} was given {FAIR} passes, what the stages of HT-SVRG cost by the "
+        "paper's count. The methods that the paper cites for this (truncated gradients, FOBOS, dual averaging) were "
+        "not run"
     )
-    return Claim(name, paper, ours, "agrees" if means[FAIR] >= MORE else "differs", reason)
+    return Claim(name, paper, ours, "agrees" if all(spoilt) else "open" if any(spoilt) else "differs", reason)
+
+
+def _other_penalties(summary: Summary) -> dict[float, float]:
+    """SAGA's non-zeros over those of the solution at the other λ, after the passes of the path; means over pairs."""
+    ratios: dict[float, list[float]] = {}
+    for by_method in summary["models"].values():
+        solved = {model["penalty"]: model["nonzeros"] for model in by_method.get("optimum", ())}
+        for model in by_method.get("saga", ()):
+            if model["penalty"] != PENALTY and solved.get(model["penalty"]):
+                ratios.setdefault(model["penalty"], []).append(model["nonzeros"] / solved[model["penalty"]])
+    return {penalty: float(np.mean(ratios[penalty])) for penalty in sorted(ratios, reverse=True)}
 
 
 def _unless_few(claim: Claim, pairs: int) -> Claim:
@@ -104,7 +126,7 @@ def _fewer(models: dict[str, dict[str, list[Item]]]) -> Claim | None:
         for method, count in medians.items()
     )
     ours = f"pixels for an accuracy within {100 * NEAR:g} points of the best ℓ₁ model (median over pairs): {counts}"
-    name, paper = "Fewer features for the same accuracy", "(not in the paper: what hard thresholding saves)"
+    name, paper = "Fewer features for the same accuracy", "not in the paper: what hard thresholding saves"
     if np.isinf(medians["auto"]) or np.isinf(medians["optimum"]):
         return Claim(name, paper, ours, "open", "the k and λ that were tried do not reach it")
     share = medians["auto"] / medians["optimum"]

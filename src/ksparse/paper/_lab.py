@@ -31,8 +31,8 @@ Summary = dict[str, Any]  # what a figure's trials amount to, plain enough for J
 class Claim:
     """A statement of the paper beside what came out here.
 
-    A verdict is "agrees", "differs", "open" (the trials that were run cannot tell) or "beyond" (the paper says nothing
-    of it).  Where we differ, `reason` says by how much and what the likely reason is.
+    A verdict is "agrees", "differs", "open" (the trials that were run do not decide it) or "beyond" (the paper does
+    not claim it).  Where we differ, `reason` says by how much and what the likely reason is.
     """
 
     claim: str

@@ -1,4 +1,4 @@
-"""The page of a run: every figure beside what the paper says of it, every claim beside what came out.
+"""The page of a run: figures beside what the paper says of them, and claims beside what came out.
 
 It needs nothing but itself: pictures are inside, and also lie beside it as files.
 """

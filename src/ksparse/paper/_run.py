@@ -122,7 +122,7 @@ def draw(out: str | Path) -> Path:
             summaries[figure.NUMBER] = _read(path, _check_summary)
     if not summaries:
         raise ValueError(f"out must be a folder with a summary, got '{out}'; run the experiments first")
-    facts = {**(_read(out / FACTS, check_facts) if (out / FACTS).exists() else {}), "rules": rules()}
+    facts = {**(_read(out / FACTS, check_facts) if (out / FACTS).exists() else {}), "rules": rules(summaries.get("1"))}
     shown = sorted((figure for figure in modules if figure.NUMBER in summaries), key=_place)
     return write_page(out, shown, summaries, facts)
 

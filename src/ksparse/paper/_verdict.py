@@ -10,16 +10,20 @@ the stage before.  What these rules change is measured by benchmarks/bench_verdi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..sensing.phase import wilson
 
 SUCCESS = 1e-3  # the paper's threshold for the relative error
 SOLVED = 1e-11  # ‖Ax − y‖/‖y‖ at which nothing moves any more
 BLOWN = 1e8  # a relative error that does not come back
 CLOSE = 1.25  # a forecast error within this factor of the threshold decides nothing
 MOMENTS = 48  # of the way to the last stage that a forecast looks at
+PREDICT = ("forecast", "stagnant")  # rules whose verdict a longer run could change
 FLAT = 1e-12  # eigenvalues below this share of the largest are zero
 
 
@@ -92,8 +96,11 @@ def _spread(values: NDArray[np.float64], on: NDArray[np.intp], like: NDArray[np.
     return x
 
 
-def rules() -> list[str]:
-    """The rules in words, with what they changed when trials were run to their last stage as well."""
+def rules(summary: Mapping[str, Any] | None = None) -> list[str]:
+    """The rules in words, with what they changed when trials were run to their last stage as well.
+
+    Given the summary of figure 1, also how many of its trials each rule decided, and on how many it was checked.
+    """
     import json
     from importlib import resources
 
@@ -105,14 +112,37 @@ def rules() -> list[str]:
         f"way to the last stage, the end is known, unless the error there is within a factor of {CLOSE} of the "
         "threshold; if one does, the run leaps to the stage before.",
         "IHT and PGD also end when an iterate comes back (a fixed point or a cycle), and when an error far above the "
-        "threshold has hardly moved for thousands of iterations, while columns go to and fro.",
+        "threshold has hardly moved for thousands of iterations, while columns go to and fro (stagnant).",
     ]
     measured = json.loads(resources.files(__package__).joinpath("verdicts.json").read_text(encoding="utf-8"))
     counts = (
         f"{name} {row['changed']} of {row['trials']:,} verdicts, with {row['stages']:.1%} of the stages"
         for name, row in measured.items()
     )
-    return [*texts, f"Measured against runs of all stages, these rules changed: {'; '.join(counts)}."]
+    texts.append(f"Measured against runs of all stages, these rules changed: {'; '.join(counts)}.")
+    decided = [_decided(name, measured[name], row["rules"]) for name, row in _of_figure_1(summary or {}, measured)]
+    if any(decided):
+        texts.append(
+            "Forecast and stagnant predict the end of a trial. Trials of Figure 1 that they decided, and the trials "
+            "on which they were checked, with the share of wrong verdicts that the check does not exclude (95%): "
+            f"{'; '.join(filter(None, decided))}."
+        )
+    return texts
+
+
+def _of_figure_1(summary: Mapping[str, Any], measured: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, summary[f"{name} gaussian"]) for name in measured if f"{name} gaussian" in summary]
+
+
+def _decided(name: str, measured: Mapping[str, Any], counts: Mapping[str, int]) -> str:
+    """What the rules that predict decided for an algorithm: forecasts, and errors that hardly move."""
+    parts = []
+    for rule in PREDICT:
+        checked, changed = measured["rules"].get(rule, (0, 0))
+        if counts.get(rule):
+            check = f"checked on {checked} (up to {wilson(changed, checked)[1]:.0%})" if checked else "not checked"
+            parts.append(f"{rule} {counts[rule]:,} of {sum(counts.values()):,}, {check}")
+    return f"{name}: {', '.join(parts)}" if parts else ""
 
 
 def moments(left: int) -> NDArray[np.int64]:

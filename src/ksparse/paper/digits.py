@@ -83,7 +83,10 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
     side = unpack(summary["images"]["0"][0]).shape[0] if "0" in summary["images"] else 0
     ours = f"{train:,} for training and {test:,} for testing of {side} × {side} pixels, {len(summary['train'])} digits"
     same = (train, test, side, len(summary["train"])) == (60_000, 10_000, 28, 10)
-    paper = "60 thousands for training, 10 thousands for testing, 28-by-28, 10 classes"
+    paper = (
+        "“60 thousands training samples and 10 thousands samples for testing. There is one digit on each image of size "
+        "28-by-28, hence totally 10 classes.”"
+    )
     reason = "" if same else "another set, or only some of its digits"
     claim = Claim("The digits that models are trained on", paper, ours, "agrees" if same else "differs", reason)
     return as_paper([claim], summary["digits"])

@@ -210,7 +210,7 @@ def _precision(svrg: Item, sgd: Sequence[Item]) -> Claim:
         seen = f"larger by more than a fifth at η = {which}; at other steps the statistical error hides its floor"
     return Claim(
         "what is left is the statistical error",
-        "“the convergence to x̂ is only guaranteed to an accuracy reflected by the statistical precision of the "
+        "“the convergence to x_opt is only guaranteed to an accuracy reflected by the statistical precision of the "
         "problem”",
         f"distance to the truth: HT-SVRG {ours:.2g}, HT-SGD with η = {_floors(sgd, 'truth_floor')}; a fit on the true "
         f"columns has {oracle:.2g}",
@@ -226,13 +226,13 @@ def _necessary(svrg: Item, sgd: Sequence[Item]) -> Claim:
     own = "not reached" if svrg["solved"] is None else f"{svrg['solved']:.0f}"
     return Claim(
         "whether variance reduction is necessary",
-        "“the global convergence is attributed to both the tight bound and the variance reduction technique [...] "
+        "“the global convergence is attributed to both the tight bound and the variance reduction technique … "
         "examining the necessity of them is an interesting future work”",
         f"without noise, gradients/n to a distance of {SOLVED:g}: HT-SGD with η = {text}; HT-SVRG {own}",
-        "open",
-        "the paper leaves it open. " + (
-            "Without noise it is not: the gradients of all rows vanish at the truth, and their variance with them, so "
-            "that nothing is left to reduce; with noise, see above" if solved else
-            "No step of HT-SGD that was tried gets there"
-        ),
+        "beyond",
+        "a question that the paper leaves open, not a statement. " + (
+            "Without noise these runs do not need it: the gradients of all rows vanish at the truth, and their "
+            "variance with them, so that nothing is left to reduce. " if solved else
+            "No step of HT-SGD that was tried gets there. "
+        ) + "With noise see above; HT-SGD with decreasing steps was not run",
     )  # fmt: skip

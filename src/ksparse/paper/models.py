@@ -109,6 +109,6 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
         f"test images correctly; {good} have at most a quarter of the errors of always naming the more frequent digit"
     )
     verdict, reason = ("agrees", "") if good == len(found) else ("differs", "the smallest models err more often")
-    paper = "Apparently, the models we learned are discriminative"
+    paper = "“Apparently, the models we learned are discriminative.”"
     claim = Claim("The models tell digits apart", paper, ours, verdict, reason)
     return as_paper([claim], summary.get("digits", MNIST))

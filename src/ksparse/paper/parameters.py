@@ -41,8 +41,8 @@ TEXT = (
     "is k = 36, m = 300 and η = 0.3. Left: If the sparsity parameter k is not large enough, HT-SVRG will not recover "
     "the signal. Middle: A small m leads to a frequent full gradient evaluation and hence slow convergence. Right: We "
     "observe divergence when η ≥ 3.\n\n"
-    "We average over the success trials if more than 95% percents of the signals are exactly recovered. Otherwise, we "
-    "say that the set of parameters cannot ensure convergence and we average over these failure signals."
+    "… we average over the success trials if more than 95% percents of the signals are exactly recovered. Otherwise, "
+    "we say that the set of parameters cannot ensure convergence and we average over these failure signals …"
 )
 NEEDS: tuple[str, ...] = ()
 N, SPARSITY, D = 100, 4, 256

@@ -17,6 +17,7 @@ from ._lab import Claim, Item, Summary
 from ._recovery import PASSES, STAGES, SUCCESS, D, told
 from .phase_transitions import phase
 
+LIMIT = 300  # stages of HT-SVRG with automatic steps; HT-SAGA gets as many full gradients
 NUMBER = "savings"
 TITLE = "Measurements and gradients that could be saved"
 TEXT = (
@@ -25,7 +26,9 @@ TEXT = (
     "non-zeros. A full gradient is n gradients of single rows, or two products with A. They are counted until the "
     "error is below the paper's threshold, and for pursuits to their end; fits on chosen columns are not counted. A "
     "step of HT-SVRG counts as one gradient, since those at the snapshot are remembered: 4 full gradients a stage. By "
-    "the paper's count, two a step, it is 7."
+    "the paper's count, two a step, it is 7. Automatic steps get at most "
+    f"{LIMIT} stages of HT-SVRG or {PASSES * LIMIT:,} epochs of HT-SAGA, the paper's step {STAGES:,} stages: with more "
+    "they may need fewer measurements than is shown."
 )
 NEEDS = ("1",)
 KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
@@ -36,8 +39,8 @@ SOLVERS: dict[str, Any] = {
     "iht": IHT(iterations=PASSES * STAGES, tol=0),
     "pgd": PGD(step="spectral", iterations=PASSES * STAGES, tol=0),
     "ht-svrg": HTSVRG(step="spectral", stages=STAGES, tol=0),
-    "ht-svrg-auto": HTSVRG(stages=300, tol=1e-12),
-    "ht-saga": HTSAGA(epochs=PASSES * 300, tol=1e-12),
+    "ht-svrg-auto": HTSVRG(stages=LIMIT, tol=1e-12),
+    "ht-saga": HTSAGA(epochs=PASSES * LIMIT, tol=1e-12),
 }
 A_STAGE = 4  # full gradients of HT-SVRG: m = 3n steps, and the one at the snapshot
 ENOUGH = 10  # trials a cell before gradients are judged
@@ -202,25 +205,32 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
 
 
 def _efficient(summary: Summary) -> list[Claim]:
-    """The paper's HT-SVRG beside its PGD: both get to the same place, and at what price?"""
-    svrg, pgd = (gradients(summary, algorithm, SPARSITY) for algorithm in ("ht-svrg", "pgd"))
-    if svrg is None or pgd is None:
+    """The paper's HT-SVRG beside its PGD, at every K: both get to the same place, and at what price?"""
+    tried = summary.get("ht-svrg gaussian", {"K": [], "trials": []})
+    both = {K: (gradients(summary, "ht-svrg", K), gradients(summary, "pgd", K)) for K in tried["K"]}
+    costs = {K: (svrg, (svrg - 1) * PASSES / A_STAGE, pgd) for K, (svrg, pgd) in both.items() if svrg and pgd}
+    if not costs:
         return []
-    few = max(summary["ht-svrg gaussian"]["trials"]) < ENOUGH
-    by_paper = (svrg - 1) * PASSES / A_STAGE
-    counted = "It is if a step counts as one gradient, and not by the paper's own count. " if svrg < pgd else ""
-    reason = (
-        "In the mean the 3n steps of a stage go as far as three iterations of PGD with the same η. The paper speaks of "
-        f"large-scale problems; here n = {MEASUREMENTS}."
+    few = max(tried["trials"]) < ENOUGH
+    cheaper = [by_paper < pgd for _, by_paper, pgd in costs.values()]
+    text = "; ".join(
+        f"K = {K}: HT-SVRG {svrg:,.0f} ({by_paper:,.0f} by the paper's count), PGD {pgd:,.0f}"
+        for K, (svrg, by_paper, pgd) in costs.items()
     )
+    one_each = [str(K) for K, (svrg, _, pgd) in costs.items() if svrg < pgd]
+    reasons = [
+        f"Judged by the paper's count at n = {MEASUREMENTS} alone. The paper speaks of large-scale problems, and its "
+        "theory of c < n(c′ − 1): neither is tested here.",
+        f"If a step counts as one gradient, HT-SVRG is cheaper at K = {', '.join(one_each)}." if one_each else "",
+        "In the mean the 3n steps of a stage go as far as three iterations of PGD with the same η.",
+    ]
     return [
         Claim(
-            "HT-SVRG is cheaper than PGD",
+            f"HT-SVRG is cheaper than PGD, n = {MEASUREMENTS}",
             "“HT-SVRG is computationally more efficient”",
-            f"full gradients to an error of {SUCCESS:g} at K = {SPARSITY}, n = {MEASUREMENTS}, median: HT-SVRG "
-            f"{svrg:,.0f} ({by_paper:,.0f} by the paper's count), PGD {pgd:,.0f}",
-            "open" if few else "agrees" if by_paper < pgd else "differs",
-            "Few trials a cell." if few else "" if by_paper < pgd else f"{counted}{reason}",
+            f"full gradients to an error of {SUCCESS:g}, median: {text}",
+            "open" if few or len(set(cheaper)) > 1 else "agrees" if cheaper[0] else "differs",
+            "Few trials a cell." if few else " ".join(filter(None, reasons)),
         )
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ __all__ = ["summarise", "trial"]
 NUMBER = "2"
 TITLE = "Percentage of success of HT-SVRG against the number of measurements and the sparsity"
 TEXT = (
-    "To ensure that 80% percents of the 16-sparse signals are recovered, we have to collect 175 measurements. Using "
-    "232 measurements, any signal whose sparsity is 22 or less can be reliably recovered."
+    "For instance, the left panel tells that to ensure that 80% percents of the 16-sparse signals are recovered, we "
+    "have to collect 175 measurements. We can also learn from the right panel that using 232 measurements, any signal "
+    "whose sparsity is 22 or less can be reliably recovered."
 )
 NEEDS = ("1",)
 KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
@@ -28,9 +30,10 @@ VARIANTS = {
     ("ht-svrg", "sign"): "last iterate, ±1",
     ("ht-svrg-random", "sign"): "random iterate, ±1",
 }
+READINGS = {"ht-svrg": "last iterate", "ht-svrg-random": "random iterate, Algorithm 1 as printed"}
 SPARSITY, MEASUREMENTS, AT, RATE = 16, 232, 175, 0.8  # what the text speaks of
+TOLERANCE = 0.1  # of a share: about 2.5 standard deviations of 100 trials
 RELIABLE, RELIABLY = 22, 0.9
-CLOSE = phase_transitions.STEP
 
 
 class Config(NamedTuple):
@@ -124,57 +127,65 @@ def _label(ax: Any, fixed: str) -> None:
 
 
 def claims(summaries: dict[str, Summary]) -> list[Claim]:
+    """One row for each reading of Algorithm 1, with the amplitudes of the figures."""
     if not {NUMBER, *NEEDS} <= set(summaries):
         return []
     found = {names: phase(summaries[NUMBER], *names) for names in VARIANTS}
-    return [_eighty(found), _reliably(found, phase(summaries["1"], "ht-svrg"))]
+    grid = phase(summaries["1"], "ht-svrg")  # Figure 1 has more K, but only the last iterate
+    return [
+        *(_eighty(found, algorithm) for algorithm in READINGS),
+        *(_reliably(found, algorithm, [grid] if algorithm == "ht-svrg" else []) for algorithm in READINGS),
+    ]
 
 
-def _eighty(found: dict[tuple[str, str], Phase]) -> Claim:
-    standard, printed = found["ht-svrg", "gaussian"], found["ht-svrg-random", "gaussian"]
-    ours = (
-        f"{RATE:.0%} {_where(standard)} (last iterate, Gaussian amplitudes), {_where(printed)} (random iterate). "
-        f"At n = {AT}: {_rates(found, SPARSITY, AT)}"
-    )
+def _eighty(found: dict[tuple[str, str], Phase], algorithm: str) -> Claim:
+    own = found[algorithm, "gaussian"]
+    rate = _rate(own, SPARSITY, AT)
     reason = (
-        "Algorithm 1 draws the next snapshot at random; of the experiments the paper says neither which one it is nor "
-        "how amplitudes are drawn. It ran one matrix a cell, as we do: another one may move the curve."
+        f"Judged by the share at n = {AT}, to within {100 * TOLERANCE:.0f} points. The paper does not say which "
+        "iterate its experiments use, nor how amplitudes are drawn. One matrix per cell, as in the paper: another one "
+        "may move the curve."
     )
-    claim = f"{AT} measurements recover {RATE:.0%} of the {SPARSITY}-sparse signals"
-    return Claim(claim, f"n = {AT}", ours, _verdict(standard, abs(_place(standard) - AT) <= CLOSE), reason)
-
-
-def _place(found: Phase) -> float:
-    """n for the share of successes that the text speaks of, at its K; infinite if it is beyond what was tried."""
-    line = found.K == SPARSITY
-    one = Phase(found.settings, *(a[line] for a in (found.n, found.K, found.trials, found.successes)))
-    return float(one.curve(RATE, by="K").n[0])
+    return Claim(
+        f"{AT} measurements recover {RATE:.0%} of the {SPARSITY}-sparse signals: {READINGS[algorithm]}",
+        f"“to ensure that 80% percents of the 16-sparse signals are recovered, we have to collect {AT} measurements”",
+        f"{rate:.0%} at n = {AT} ({_rate(found[algorithm, 'sign'], SPARSITY, AT):.0%} with amplitudes ±1); "
+        f"{RATE:.0%} {_where(own)}",
+        _verdict(own, round(abs(rate - RATE), 9) <= TOLERANCE),
+        reason,
+    )
 
 
 def _where(found: Phase) -> str:
-    place = _place(found)
-    return f"at n = {place:.0f}" if np.isfinite(place) else "at no n that was tried"
+    """The n for the share of successes that the text speaks of, at its K."""
+    line = found.K == SPARSITY
+    one = Phase(found.settings, *(a[line] for a in (found.n, found.K, found.trials, found.successes)))
+    place = float(one.curve(RATE, by="K").n[0])
+    return f"at n = {place:.1f}" if np.isfinite(place) else "at no n that was tried"
 
 
-def _reliably(found: dict[tuple[str, str], Phase], grid: Phase) -> Claim:
-    standard = found["ht-svrg", "gaussian"]
-    cells = (grid.n == MEASUREMENTS) & (grid.K <= RELIABLE)
-    least = min([_rate(standard, RELIABLE, MEASUREMENTS), *grid.rate[cells]])
-    ours = f"at least {least:.0%} for K up to {RELIABLE}. At K = {RELIABLE}: {_rates(found, RELIABLE, MEASUREMENTS)}"
-    claim = f"{MEASUREMENTS} measurements suffice for K up to {RELIABLE}"
-    reason = f"Read as {RELIABLY:.0%} at least."
-    printed = _rate(found["ht-svrg-random", "gaussian"], RELIABLE, MEASUREMENTS)
-    if least >= RELIABLY > printed:
-        reason += " With the random iterate of Algorithm 1 it does not hold."
-    return Claim(claim, "reliably", ours, _verdict(standard, least >= RELIABLY), reason)
+def _reliably(found: dict[tuple[str, str], Phase], algorithm: str, grids: Sequence[Phase]) -> Claim:
+    own = found[algorithm, "gaussian"]
+    rates = {
+        int(K): float(rate)
+        for one in (*grids, own)
+        for n, K, rate in zip(one.n, one.K, one.rate, strict=True)
+        if n == MEASUREMENTS and K <= RELIABLE
+    }
+    least = min(rates.values())
+    return Claim(
+        f"{MEASUREMENTS} measurements suffice for K up to {RELIABLE}: {READINGS[algorithm]}",
+        f"“using {MEASUREMENTS} measurements, any signal whose sparsity is {RELIABLE} or less can be reliably "
+        "recovered”",
+        f"{rates[RELIABLE]:.0%} at K = {RELIABLE} ({_rate(found[algorithm, 'sign'], RELIABLE, MEASUREMENTS):.0%} with "
+        f"amplitudes ±1); at least {least:.0%} for the {len(rates)} K from {min(rates)} to {RELIABLE} that were run",
+        _verdict(own, least >= RELIABLY),
+        f"“Reliably” is read as {RELIABLY:.0%} at least.",
+    )
 
 
 def _rate(found: Phase, K: int, n: int) -> float:
     return float(found.rate[(found.K == K) & (found.n == n)][0])
-
-
-def _rates(found: dict[tuple[str, str], Phase], K: int, n: int) -> str:
-    return "; ".join(f"{name} {_rate(found[variant], K, n):.0%}" for variant, name in VARIANTS.items())
 
 
 def _verdict(found: Phase, good: bool) -> str:
