@@ -54,7 +54,7 @@ def main(paper=True):
     if paper:
         print("\nThe experiments of 'A Tight Bound of Hard Thresholding', few trials of each (ksparse paper has more):")
         page = run("quick", "build/paper")
-        print(f"  every figure, and every statement beside what came out: {page.resolve()}")
+        print(f"  figures, and statements of the paper beside what came out: {page.resolve()}")
     print(f"\n{time.perf_counter() - began:.0f} s in all.")
 
 

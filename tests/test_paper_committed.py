@@ -86,7 +86,7 @@ def test_each_reading_of_algorithm_1_has_its_row(claims, about, rates):
 def test_verdicts_say_how_far_they_carry(claims):
     """Statements whose verdict depends on a choice of ours, or which trials reach only in part."""
     for name, verdict, words in (
-        ("the theorem guarantees it", "differs", "however large m is"),
+        ("the theorem guarantees this convergence", "differs", "however large m is"),
         ("when the line begins at η = 3e-5", "open", "neither m nor whether steps are meant"),
         ("HT-SVRG is cheaper than PGD, n = 232", "differs", "neither is tested here"),
         ("whether variance reduction is necessary", "beyond", "a question"),

@@ -171,16 +171,16 @@ def test_every_claim_is_in_the_table_and_with_its_figure(written):
 @pytest.mark.parametrize(
     ("verdicts", "said"),
     [
-        (["agrees", "differs", "differs"], ("3 statements", "1 agrees", "2 differ", "0 are")),
-        (["open", "agrees", "agrees", "differs"], ("4 statements", "2 agree", "1 differs", "1 is")),
-        (["agrees"], ("1 statement", "1 agrees", "0 differ", "0 are")),
+        (["agrees", "differs", "differs"], ("3 checks", "1 agrees", "2 differ", "0 are")),
+        (["open", "agrees", "agrees", "differs"], ("4 checks", "2 agree", "1 differs", "1 is")),
+        (["agrees"], ("1 check", "1 agrees", "0 differ", "0 are")),
     ],
 )
 def test_what_came_out_is_counted(tmp_path, verdicts, said):
     tree = read(write_page(tmp_path, [figure("3", claims=claims_of("3", verdicts))], {}, {}))
     (outcome,) = tree.all("p", "outcome")
     assert plain(outcome["text"]) == (
-        "Of {} checked here, {} with what came out here, {}, and {} left open by the trials that were run."
+        "Of {}, {} with the paper, {}, and {} left open by the trials that were run."
     ).format(*said)
 
 

@@ -190,7 +190,8 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
     fewer = ""
     if base and best and best < base:
         fewer = f"{1 - best / base:.0%} fewer at best. Over-selection, k = 9K, costs measurements: a fully corrective "
-        fewer += "step does not need it."
+        fewer += "step does not need it. "
+    fewer += f"Automatic steps have {LIMIT} stages at most, the paper's step {STAGES:,}."
     return [
         *_efficient(summaries[NUMBER]),
         Claim("Measurements that HT-SVRG would save", "not in the paper", ours, "beyond", fewer),
