@@ -423,6 +423,39 @@ def test_claims_differ_or_stay_open_where_they_do_not_hold(runs, name, verdict, 
     assert re.search(words, claim.reason)
 
 
+@pytest.mark.parametrize(("most", "verdict"), [(400, "agrees"), (200, "open"), (60, "differs")])
+def test_two_cuts_decide_whether_l1_is_sparse(most, verdict):
+    model = {"k": 0, "penalty": 1e-3, "nonzeros": most, "accuracy": 0.99, "loss": 0.1, "converged": True}
+    pairs = ("0v9", "1v7", "2v3")
+    summary = {"digits": "mnist", "ink": dict.fromkeys(pairs, 600), "looks": {}}
+    summary["models"] = {pair: {"optimum": [model]} for pair in pairs}
+    (claim,) = [claim for claim in l1.claims({"l1": summary}) if "not sparse" in claim.claim]
+    assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("fair", "other", "verdict"), [(200, 200, "agrees"), (105, 171, "open"), (160, 120, "open"), (105, 120, "differs")]
+)
+def test_every_penalty_counts_for_the_sparsity_of_saga(fair, other, verdict):
+    """The solution has 100 non-zeros; SAGA `fair` at λ = 1e-3, and `other` at 3e-4, after fewer passes."""
+
+    def models(counts):
+        return [{"k": 0, "penalty": penalty, "nonzeros": n, "accuracy": 0.99} for penalty, n in counts.items()]
+
+    by_method = {"optimum": models({1e-3: 100, 3e-4: 100}), "saga": models({1e-3: 300, 3e-4: other})}
+    looks = [{"passes": passes, "nonzeros": n} for passes, n in ((20, 300), (l1.FAIR, fair))]
+    summary = {
+        "digits": "mnist",
+        "passes": 20,
+        "ink": {"0v9": 600},
+        "models": {"0v9": by_method},
+        "looks": {"0v9": looks},
+    }
+    (claim,) = [claim for claim in l1.claims({"l1": summary}) if "Stochastic" in claim.claim]
+    assert claim.verdict == verdict
+    assert f"{other / 100:.2f} at λ = 0.0003" in claim.ours
+
+
 def test_small_digits_decide_nothing_about_mnist(run):
     found = [claim for figure in FIGURES for claim in figure.claims(run[1])]
     assert len(found) >= 10

@@ -255,8 +255,9 @@ def _guaranteed() -> Claim:
     factor, limit = float(theory.deviation_factor(K_STANDARD, SPARSITY, D)), math.sqrt(4 / 3)
     covered = factor < limit
     return Claim(
-        "the theorem guarantees this convergence", "“our theorem guarantees for any η < 1/(4L), HT-SVRG will converge if m is large "
-        "enough”", f"√ν = {factor:.4f} at k = {K_STANDARD}, K = {SPARSITY}; the theorem needs √ν < {limit:.4f} at best",
+        "the theorem guarantees this convergence",
+        "“our theorem guarantees for any η < 1/(4L), HT-SVRG will converge if m is large enough”",
+        f"√ν = {factor:.4f} at k = {K_STANDARD}, K = {SPARSITY}; the theorem needs √ν < {limit:.4f} at best",
         "agrees" if covered else "differs",
         "" if covered else f"at this k the theorem says nothing, however large m is: even c = 1 needs k > "
         f"{theory.minimum_k(1.0, SPARSITY) - 1}",
