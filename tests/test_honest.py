@@ -248,3 +248,35 @@ def test_coefficients_beyond_all_floats_are_not_called_converged():
     assert model.status_ == "diverged"
     found = minimize(X, X[:, 0] * 1e300 * 1e20, 1, standardize=True)
     assert found.status == "diverged"
+
+
+# --- found by random calls -------------------------------------------------------------------------------------------
+def test_second_steps_mend_what_a_far_start_has_rounded():
+    rng = np.random.default_rng(2)
+    A = rng.standard_normal((30, 4))
+    y = 1e-53 * (A[:, 0] + 0.1 * rng.standard_normal(30))
+    cold = joint(A, y, 2, intercept=True)
+    found = joint(A, y, 2, intercept=True, start=1e10 * np.ones((4, 1)))
+    assert found.objective == pytest.approx(cold.objective, rel=1e-6)
+    x0 = 1e8 * np.ones(4)
+    for solver in ("grahtp", "sp"):
+        found = minimize(A, A[:, 0], 2, solver=solver, x0=x0)
+        assert found.objective <= 1e-20
+
+
+def test_a_huge_radius_is_no_radius():
+    A = np.random.default_rng(0).standard_normal((30, 4))
+    found = minimize(A, A[:, 0], 2, solver="ht-saga", radius=1e300, random_state=0)
+    assert found.converged
+
+
+@pytest.mark.parametrize("name", ["always_keep", "groups"])
+def test_ragged_lists_are_named(name):
+    A = np.random.default_rng(0).standard_normal((30, 4))
+    ragged = [[1.0], [1.0, 2.0]]
+    with pytest.raises(ValueError, match=name):
+        joint(A, A[:, 0], 1, **{name: ragged})
+    with pytest.raises(ValueError, match=name):
+        KSparseRegressor(**{name: ragged}).fit(A, A[:, 0])
+    with pytest.raises(ValueError, match="start"):
+        joint(A, A[:, 0], 1, start=0.5)

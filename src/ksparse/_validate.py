@@ -112,16 +112,21 @@ def check_vector(value: Any, name: str, n: int, per: str) -> NDArray[np.float64]
     return vector
 
 
+def as_array(value: Any, name: str) -> NDArray[Any]:
+    """An array of whatever the value holds."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be an array, got a list whose parts differ in length") from None
+
+
 def as_real(value: Any, name: str) -> NDArray[Any]:
     """An array of real numbers of some kind; no text, dates, complex numbers or masks."""
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; fill or drop them first")
     if hasattr(value, "tocsr") and hasattr(value, "nnz"):
         raise ValueError(f"{name} must be dense, got {type(value).__name__}; .toarray() makes it so")
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{name} must be an array, got a list whose parts differ in length") from None
+    array = as_array(value, name)
     if array.dtype.kind == "O":
         return _from_objects(array, name)
     if array.dtype.kind == "c":

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import losses
 from ._source import Source
-from ._validate import check_flag, check_number, check_vector
+from ._validate import as_array, check_flag, check_number, check_vector
 from .operators import hard_threshold, project_ball
 from .pass_kernels import start_curvature
 from .passes import largest_squares, membership, norms, parts
@@ -310,7 +310,7 @@ class Problem:
             if self.positive:
                 pull[(chosen == 0.0) & (pull > 0.0)] = 0.0  # held at zero
             square, outwards = float(np.sum(chosen * chosen)), float(np.sum(pull * chosen))
-            if square > 0.0 and square >= (self.radius * (1.0 - 1e-9)) ** 2 and outwards < 0.0:
+            if square > 0.0 and math.sqrt(square) >= self.radius * (1.0 - 1e-9) and outwards < 0.0:
                 pull -= outwards / square * chosen  # held by the ball
             moving = g != 0.0
             promised = float(np.sum(g[moving] ** 2 / (2.0 * bend[moving])))
@@ -344,7 +344,7 @@ def check_weight(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]
 def _check_kept(always_keep: ArrayLike | None, d: int) -> NDArray[np.int64]:
     if always_keep is None:
         return np.empty(0, np.int64)
-    kept = np.atleast_1d(np.asarray(always_keep))
+    kept = np.atleast_1d(as_array(always_keep, "always_keep"))
     if kept.size == 0:
         return np.empty(0, np.int64)
     if kept.dtype == bool:

@@ -19,7 +19,7 @@ from .._minimize import solve
 from .._progress import progress
 from .._scaling import Scaling
 from .._source import Source
-from .._validate import check_count, check_flag, check_generator, check_number
+from .._validate import as_array, check_count, check_flag, check_generator, check_number
 from ..problem import Problem
 from ..result import Result
 from ..sources import as_source
@@ -113,7 +113,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         kept = self.always_keep
         if kept is None:
             return np.empty(0, np.int64)
-        kept = np.atleast_1d(np.asarray(list(kept) if isinstance(kept, set | frozenset) else kept))
+        kept = np.atleast_1d(as_array(list(kept) if isinstance(kept, set | frozenset) else kept, "always_keep"))
         if kept.size == 0:
             return np.empty(0, np.int64)
         if kept.dtype.kind in "UO" and kept.dtype != bool:

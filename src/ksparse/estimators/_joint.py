@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import progress
 from .._scaling import Scaling, in_precision
+from .._validate import as_array
 from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status, judged
 from ..solvers.joint import JointExchange, joint
@@ -40,7 +41,7 @@ def group_labels(groups: Any, d: int, names: Any) -> NDArray[Any] | None:
         for j, column in enumerate(columns):  # a column left out must not fall into a group that bears its name
             labels[j] = groups.get(column, f"{column} (alone)" if column in taken else column)
         return labels
-    labels = np.asarray(groups)
+    labels = as_array(groups, "groups")
     if labels.shape != (d,):
         raise ValueError(
             f"groups must have one label a column, that is shape ({d},), got shape {labels.shape}; or give a dict "

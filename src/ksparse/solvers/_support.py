@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 NONE = np.empty(0)
 SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
 FLAT = 1e-7  # of a mean square: a variance below it is none
+FAR = 1e8  # times the least F of a quadratic: a start above it is far away
 MOST = 0.6  # of the rows: to pick out more than so many costs more than to read all
 MANY = 40_000  # rows are enough for a Hessian that only points the way
 CHUNK = 1 << 17  # numbers in a piece of a Gram matrix's columns: it stays in the cache
@@ -297,7 +298,7 @@ class Ground:
                     if trial[0] > objective * (1.0 + 1e-13) or blind > 4:
                         break
                     moved = trial
-                elif share >= MOST_DAMPING:
+                elif self.quadratic or share >= MOST_DAMPING:  # a quadratic is not damped
                     break
                 else:
                     share *= 10.0
@@ -308,10 +309,11 @@ class Ground:
                 self.damping = share
             # where the quadratic foretold the step well, its Hessian serves another one
             fresh = not fresh and not polish and abs((objective - moved[0]) / (0.5 * promise) - 1.0) < 0.3
+            before, (objective, slope, bend) = objective, moved
             x, z, constant = x + dx, new_z, constant + shift
-            objective, slope, bend = moved
             share = max(0.1 * share, least)
-            if self.quadratic:
+            # from far away rounding leaves something for a second step to mend
+            if self.quadratic and (step > 0 or before <= FAR * objective):
                 break
         return Fit(columns, x, constant, objective, slope, bend)
 

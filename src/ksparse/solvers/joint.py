@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import losses
 from .._checkpoint import next_run, sums
-from .._validate import as_real, check_choice, check_count, check_number, check_vector
+from .._validate import as_array, as_real, check_choice, check_count, check_number, check_vector
 from ..problem import Problem
 from ..result import Progress, Result, Status, judged
 from ._fields import check_fields
@@ -210,7 +210,7 @@ def _offset(offset: Any, n: int, outputs: int) -> NDArray[np.float64]:
 def _group_numbers(groups: Any, d: int) -> NDArray[np.int64]:
     if groups is None:
         return np.arange(d)
-    labels = np.asarray(groups)
+    labels = as_array(groups, "groups")
     if labels.shape != (d,):
         raise ValueError(f"groups must have one label a column, that is shape ({d},), got shape {labels.shape}")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -227,7 +227,7 @@ def _first(
     if start is None:
         return None
     W, constant = (start.x, start.intercept) if isinstance(start, Result) else (start, 0.0)
-    W = _finite_matrix(W, "start")
+    W = _finite_matrix(np.atleast_1d(W), "start")
     shape = (outputs.problem.d, outputs.n_outputs)
     if W.ndim == 1 and shape[1] == 1:
         W = W[:, np.newaxis]
