@@ -7,7 +7,6 @@ import doctest
 import gzip
 import itertools
 import threading
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -38,7 +37,7 @@ from ksparse import (
     support_stability,
 )
 from ksparse import rows as rows_module
-from ksparse._source import DRAW, read_ahead
+from ksparse._source import AHEAD, DRAW, read_ahead
 from ksparse.problem import Problem
 from ksparse.sources import Blocks, Source, open_files
 
@@ -397,22 +396,24 @@ def test_a_model_without_features(tmp_path):
     np.testing.assert_allclose(model.predict(source), 2.0)
 
 
-def test_the_time_limit_is_heard_between_blocks(dense):
+def test_the_time_limit_is_heard_between_blocks(dense, clock):
     A, y = dense
 
     class Slow(Again):
+        read = 0
+
         def __iter__(self):
             self.times += 1
             for block in self.blocks:
-                time.sleep(0.05 if self.times > 2 else 0.0)
+                if self.times > 3:  # the start has been judged
+                    self.read += 1
+                    clock.sleep(0.05)
                 yield block
 
-    minimize(Blocks(cuts(A)), y, 3, solver=HTSVRG(m=100, stages=1), random_state=0)  # compiles, if need be
-    slow = Slow(np.array_split(A, 40))  # two seconds a pass
-    start = time.perf_counter()
+    slow = Slow(np.array_split(A, 40))
     result = minimize(Blocks(slow), y, 3, solver=HTSVRG(m=100), max_time=0.3, random_state=0)
     assert result.status == "time limit"
-    assert time.perf_counter() - start < 4.0
+    assert slow.read <= 7 + AHEAD + 2  # one waits to be handed over, one is being read
 
 
 def test_several_threads_read_one_source(dense, tmp_path):
@@ -446,18 +447,15 @@ def test_a_sparse_sample_is_scaled_in_place_and_goes_before_the_next_one(monkeyp
 
 # --- reading ahead ---------------------------------------------------------------------------------------------------
 def test_the_next_block_is_read_while_this_one_is_at_work():
-    def slow():
-        for number in range(6):
-            time.sleep(0.05)
+    read = [threading.Event() for _ in range(6)]
+
+    def blocks():
+        for number, event in enumerate(read):
+            event.set()
             yield number
 
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for _ in read_ahead(slow()):
-            time.sleep(0.05)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.05 * 6 * 1.7  # one after the other it would be twice
+    for _, number in read_ahead(blocks()):
+        assert read[min(number + 1, 5)].wait(timeout=100), number
 
 
 def test_a_reader_stops_with_its_caller():

@@ -1,0 +1,28 @@
+"""What tests share: a clock that they control."""
+
+from __future__ import annotations
+
+import pytest
+
+
+class Clock:
+    """Stands in for the module `time`: it goes by `tick` when it is read, and on when a test says so."""
+
+    def __init__(self, tick=0.0):
+        self.now, self.tick = 0.0, tick
+
+    def perf_counter(self):
+        self.now += self.tick
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of solvers and checkpoints, which stands still until a test moves it."""
+    clock = Clock()
+    for module in ("solvers._run", "_checkpoint"):
+        monkeypatch.setattr(f"ksparse.{module}.time", clock)
+    return clock
