@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 
 import numpy as np
@@ -25,6 +26,11 @@ def picky(A, y):
 def slow(A, seconds=0.05):
     time.sleep(seconds)
     return os.getpid()
+
+
+def noted(folder, A):
+    """A file in the folder for every call."""
+    os.close(tempfile.mkstemp(dir=folder)[0])
 
 
 def total_of(A, y):

@@ -196,7 +196,7 @@ def test_the_model_is_the_same_whatever_the_threads(solver, seed):
 def test_classes_are_learned_in_threads():
     X, y = load_digits(return_X_y=True)
     seen = []
-    meet = threading.Barrier(2, timeout=20)  # both threads must be under way at once
+    meet = threading.Barrier(2, timeout=100)  # both threads must be under way at once
 
     def note(progress):
         if threading.get_ident() not in seen:

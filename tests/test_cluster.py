@@ -162,7 +162,7 @@ def test_ctrl_c_leaves_nothing_behind(address, tmp_path):
         "", f"stopped; what is done is in {results}, and the same again goes on there\n"
     )  # fmt: skip
     with distributed.Client(address, set_as_default=False) as client:
-        for _ in range(100):
+        for _ in range(2000):
             left = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
             if not left:
                 break

@@ -575,7 +575,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
         if command.startswith("ksparse ") and "|" not in command:
             printed = run(*shlex.split(command)[1:]).stdout
         else:
-            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=600)
             assert done.returncode == 0, done.stderr
             printed = done.stdout
         assert doctest.OutputChecker().check_output(shown, printed, flags), f"{command}\n{printed}"

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from dask_tasks import die, gradient, large, picky, pid, slow, total, total_of, worker
+from dask_tasks import die, gradient, large, noted, picky, pid, slow, total, total_of, worker
 from scipy import sparse
 from test_phase import SMALL, files, matched
 
@@ -309,7 +309,6 @@ def test_results_wait_in_the_memory_allowed(client):
     results = rows.map(large)
     next(results)
     next(results)
-    time.sleep(0.3)
     assert max(began) < 12  # 2 threads, 2 ahead of each, and a little
     results.close()
 
@@ -364,7 +363,6 @@ def test_a_killed_process_costs_time_alone():
     rows.close()
 
 
-@pytest.mark.long
 @pytest.mark.long  # on a busy machine Dask itself does not always get its workers back in time
 def test_a_cluster_that_was_restarted(client):
     _, X, y = data("dense")
@@ -412,17 +410,16 @@ def test_workers_that_join_get_their_share():
 
 
 @pytest.mark.long
-def test_a_pass_that_is_left_is_cancelled(client):
+def test_a_pass_that_is_left_is_cancelled(client, tmp_path):
     rows = Partitions(da.zeros((400, 2), chunks=(4, 2)), client=client)
-    results = rows.map(partial(slow, seconds=0.2))
+    results = rows.map(partial(noted, tmp_path))
     next(results)
-    began = time.monotonic()
     results.close()
     del results
     assert sum(rows.map(total)) == 0
-    assert time.monotonic() - began < 10  # of 20 s that the rest would take
+    assert len(list(tmp_path.iterdir())) < 12  # of 100: 2 threads, 2 ahead of each, and a little
     rows.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while left := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

@@ -72,7 +72,7 @@ def test_estimators_do_not_copy_the_data(csr, n, d, k):
 def numbers_used(call, csr, n, d, k):
     """By how many numbers the peak of memory rises during a call."""
     code = textwrap.dedent(CODE.format(call=call, csr=csr, n=n, d=d, k=k))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return float(done.stdout)
 

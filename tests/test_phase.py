@@ -47,7 +47,7 @@ def start(*arguments):
 
 
 def finish(process, code=0):
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == code, err + out
     assert "Traceback" not in err, err
     return out, err
@@ -217,7 +217,7 @@ def run_killed(out, kills):
             time.sleep(0.01)
         time.sleep(rng.random() / 10)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     finish(start(*COMMAND, "--out", out, "--jobs", 2))
 
 

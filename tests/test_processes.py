@@ -24,7 +24,7 @@ def python(code, cache, path=None, **env):
     if path is not None:
         environment["PYTHONPATH"] = str(path)
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -36,47 +36,33 @@ def cache(tmp_path_factory):
 
 
 def test_import_is_cheap(cache):
-    """At most 0.2 s more than NumPy alone: the best of several, to keep the noise of the machine out."""
-    code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
-    numpy, ours = (
-        min(float(python(code.format(name), cache)) for _ in range(5)) for name in ("numpy", "ksparse, numpy")
-    )
-    assert ours - numpy < 0.2
-    heavy = python("import sys, ksparse; print([m for m in ('numba', 'scipy', 'sklearn') if m in sys.modules])", cache)
-    assert heavy.strip() == "[]"
-    operators = (
-        "import sys; from ksparse import hard_threshold; hard_threshold([1.0], 1); print('numba' in sys.modules)"
-    )
-    assert python(operators, cache).strip() == "False"
+    """It loads no other package; NumPy alone when a function of it is called, and numba when something is fitted."""
+    code = "import sys, {}; print(*{{name.partition('.')[0] for name in sys.modules}} - sys.stdlib_module_names)"
+    packages = set(python(code.format("os"), cache).split())
+    assert set(python(code.format("ksparse"), cache).split()) - packages == {"ksparse"}
+    use = "numpy; from ksparse import hard_threshold; hard_threshold([1.0], 1)"
+    assert set(python(code.format(use), cache).split()) - packages == {"ksparse", "numpy"}
 
 
 FIRST = """
-    import time
+    import sys
     import numpy as np
-    start = time.perf_counter()
-    import numba
-    numba = time.perf_counter() - start
+    from numba.core.event import install_recorder
     import ksparse
     A = np.random.default_rng(0).standard_normal((50, 30))
-    times = []
-    for _ in range(2):
-        t = time.perf_counter()
+    with install_recorder("numba:compile") as compiled:
         ksparse.minimize(A, A[:, 0], 3, random_state=0)
-        times.append(time.perf_counter() - t)
-    print(numba, times[0] - times[1])
+    print(len(compiled.buffer), "numba.np.linalg" in sys.modules)
 """
 
 
 def test_no_warm_up_in_the_second_process():
-    """Loading numba and a first fit take under 0.5 s; where the machine is slow or busy, numba alone tells how much.
+    """Nothing is compiled, and what numba loads for compiling is not loaded either.
 
-    Bytecode is written, as an installer does it, whatever the tests' own environment says.  The cache of kernels is the
-    ordinary one: the first process may compile.
+    The cache of kernels is the ordinary one: the first process may compile.
     """
-    python(FIRST, None, PYTHONDONTWRITEBYTECODE="")
-    runs = [tuple(map(float, python(FIRST, None, PYTHONDONTWRITEBYTECODE="").split())) for _ in range(5)]
-    numba, first = (min(run[i] for run in runs) for i in (0, 1))
-    assert numba + first < 0.5 or first < numba, runs
+    python(FIRST, None)
+    assert python(FIRST, None).split() == ["0", "False"]
 
 
 EVERYTHING = """
@@ -229,5 +215,5 @@ def test_two_processes_may_compile_at_once(tmp_path):
     commands = [[sys.executable, "-c", textwrap.dedent(code.format(loss))] for loss in ("squared", "logistic")]
     for _ in range(2):
         both = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, text=True) for c in commands]
-        outs = [float(process.communicate(timeout=300)[0]) for process in both]
+        outs = [float(process.communicate(timeout=600)[0]) for process in both]
         assert outs == [0.5, pytest.approx(0.6931471805599453)]

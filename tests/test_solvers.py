@@ -324,9 +324,7 @@ def test_max_time_is_heard_with_large_batches(steps):
     rng = np.random.default_rng(0)
     A = rng.standard_normal((10_000, 500))
     steps.each = 0.05
-    result = minimize(
-        A, A[:, 0], 5, solver=HTSVRG(step=0.01, batch_size=10_000, m=2000), max_time=0.3, random_state=0
-    )
+    result = minimize(A, A[:, 0], 5, solver=HTSVRG(step=0.01, batch_size=10_000, m=2000), max_time=0.3, random_state=0)
     assert result.status == "time limit"
     assert steps.done <= 7  # it is looked at after every step
 
