@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all test-portable lint bench clean
 
 # The stamp is newer than pyproject.toml once everything is installed.
 .venv/installed: pyproject.toml
@@ -27,6 +27,10 @@ test: lint
 
 test-all: lint
 	$(PYTEST)
+
+# The tests with the rounding of other processors; `make test-portable ON=prescott-narrow` with that of one.
+test-portable: .venv/installed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/portable.py $(ON) -- -n 2 --dist worksteal
 
 # `make bench DATA=folder` adds what needs data sets; the last five fail when a check is missed.
 # `make bench SPACE=folder` adds 6 GB of data made in that folder (13 GB in all), streamed through 1.5 GB of memory.

@@ -203,7 +203,8 @@ def test_transitions_are_walked_to_and_kept(benchmarks, tmp_path):
     again = transitions.Bench(benchmarks["_store"].Store(path), 5, None)  # it could not make a cell
     assert again.smallest("omp", "gaussian", 2, 2, 4) == up
     row = bench.noise(2, 60, 30)
-    assert row["oracle"] <= row["sp"] < 0.2
+    # equal where both fit the same columns, but for rounding: 60 rows, two columns that are nearly orthogonal
+    assert row["oracle"] * (1 - 1e-12) <= row["sp"] < 0.2
 
 
 @pytest.mark.long

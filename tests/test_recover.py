@@ -343,10 +343,11 @@ def test_noise_stops_omp_near_the_truth():
 # --- scale and order -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["auto", "pgd", *GREEDY])
 def test_scale_changes_nothing_but_the_scale(name):
-    A, y, _ = problem(n=80, noise=0.1, seed=23)
-    plain, scaled = recover(A, y, 6, algorithm=name), recover(1e3 * A, 1e-6 * y, 6, algorithm=name)
-    close(scaled.x * 1e9, plain.x, 1e-6)
-    assert scaled.n_stages == plain.n_stages
+    for seed in range(21, 26):  # sp took one stage more in some, depending on how the last one was rounded
+        A, y, _ = problem(n=80, noise=0.1, seed=seed)
+        plain, scaled = recover(A, y, 6, algorithm=name), recover(1e3 * A, 1e-6 * y, 6, algorithm=name)
+        close(scaled.x * 1e9, plain.x, 1e-6)
+        assert scaled.n_stages == plain.n_stages
 
 
 @pytest.mark.parametrize("name", ["auto", "pgd", "bp", *GREEDY])

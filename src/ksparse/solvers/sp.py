@@ -19,6 +19,9 @@ class SubspacePursuit(Pursuit):
     ----------
     iterations : int
         At most so many.
+    tol : float
+        Converged when a step leaves the support as it was and changes the objective by less than this share of it: a
+        second fit on the same columns, which differs by rounding.
 
     References
     ----------
@@ -35,7 +38,7 @@ class SubspacePursuit(Pursuit):
     """
 
     iterations: int = 100
-    tol: float = 0.0
+    tol: float = 1e-9
 
     def __post_init__(self) -> None:
         check_fields(self)
