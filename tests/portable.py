@@ -1,4 +1,4 @@
-"""Run the tests as other processors would: `make test-portable`, or ``python tests/portable.py NAME ... -- OPTION ...``.
+"""Run the tests as other processors would: `make test-portable`, or `python tests/portable.py NAME ... -- OPTION ...`.
 
 Rounding depends on the processor: BLAS, NumPy's loops and numba's code each use the widest instructions it has.  Every
 setting below makes them use others.  A setting that this processor cannot run, or that changes nothing, is skipped.

@@ -181,7 +181,7 @@ def test_pipelines_grids_clones_and_pickles(diabetes):
     again = clone(model)
     assert again.get_params() == model.get_params()
     loaded = pickle.loads(pickle.dumps(grid.best_estimator_))
-    np.testing.assert_array_equal(loaded.predict(X), grid.predict(X))
+    np.testing.assert_allclose(loaded.predict(X), grid.predict(X), rtol=1e-12)
     with pytest.raises(NotFittedError):
         again.predict(X)
     chosen = make_pipeline(KSparseSelector(k=3), LinearRegression()).fit(X, y)
@@ -214,7 +214,8 @@ def test_models_are_saved_and_loaded(tmp_path, diabetes, cancer, case):
     model.fit(X, y).save(tmp_path / "model.json")
     loaded = load(tmp_path / "model.json")
     np.testing.assert_allclose(loaded.coef_, model.coef_)
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    same = np.array_equal if case in ("binary", "several") else np.allclose
+    assert same(loaded.predict(X), model.predict(X))
     assert loaded.get_params()["k"] == model.k
     assert str(loaded.summary()) == str(model.summary())
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
