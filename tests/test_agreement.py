@@ -59,4 +59,4 @@ def test_as_skscope(problem, name, solver):
     np.testing.assert_allclose(result.objective, theirs["objective"], rtol=1e-7)
     if solver == "grasp":  # which skscope does not fit after pruning; we can
         refit = minimize(A, y, k, loss=loss, solver=GraSP(refit=True))
-        assert refit.objective <= theirs["objective"]
+        assert refit.objective <= theirs["objective"] * (1 + 1e-9)
