@@ -55,7 +55,7 @@ def main(names: list[str], options: list[str]) -> int:
             ends[name] = f"skipped: the same code as {known[what]}" if what else "skipped: not on this processor"
             continue
         known[what] = name
-        print(f"== {name}\n{what}", flush=True)
+        print(f"== {name}", flush=True)
         tests = [sys.executable, "-m", "pytest", "-q", "-m", "not long", *options]
         ends[name] = "failed" if subprocess.run(tests, env=environment).returncode else "passed"
     print(*(f"{name:16} {end}" for name, end in ends.items()), sep="\n")

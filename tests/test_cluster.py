@@ -36,7 +36,7 @@ def dask():
 
 @pytest.fixture
 def address(dask):
-    dask.wait_for_workers(2, timeout=100)  # those that were killed come again
+    dask.wait_for_workers(2, timeout=600)  # those that were killed come again
     return dask.scheduler_address
 
 
