@@ -317,7 +317,7 @@ def shell(command, folder):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_an_output_that_is_full_does_not_deny_the_files(tmp_path):
     (tmp_path / "a.csv").write_text(ROWS)
-    found = shell("ksparse fit a.csv --target y -k 1 --out m.json >/dev/full", tmp_path)
+    found = shell("ksparse fit a.csv --target y -k 1 --out m.json --quiet >/dev/full", tmp_path)
     assert found == (1, "error: the standard output: No space left on device; m.json was written\n")
     assert ksparse.load(tmp_path / "m.json").k == 1
 
@@ -329,7 +329,7 @@ def test_other_commands_on_a_full_output(tmp_path):
     full = "error: the standard output: No space left on device"
     found = shell("ksparse predict m.json a.csv --quiet >/dev/full", tmp_path)
     assert found == (1, f"{full}; the predictions are not complete\n")
-    assert shell("ksparse fit a.csv -k 1 >/dev/full", tmp_path) == (1, f"{full}; nothing was written\n")
+    assert shell("ksparse fit a.csv -k 1 --quiet >/dev/full", tmp_path) == (1, f"{full}; nothing was written\n")
     assert shell("ksparse plan a.csv -K 1 --no-trial >/dev/full", tmp_path) == (1, f"{full}\n")
     assert shell("ksparse bound -k 9 -K 1 >/dev/full", tmp_path) == (1, f"{full}\n")
 
