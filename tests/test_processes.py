@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import subprocess
@@ -192,7 +193,7 @@ def test_a_damaged_cache_is_mended(tmp_path):
     """
     right = python(code, tmp_path)
     files = sorted(tmp_path.rglob("*.nbc"))
-    sweeps = [path for path in files if path.name.startswith("passes.sweep")]
+    sweeps = [path for path in files if path.name.startswith("pass_kernels.sweep")]
     assert len(sweeps) == 2
     first, second = (path.read_bytes() for path in sweeps)
     sweeps[0].write_bytes(second)  # the other loss
@@ -201,6 +202,40 @@ def test_a_damaged_cache_is_mended(tmp_path):
     for path in files:
         path.write_bytes(path.read_bytes()[:100])
     assert python(code, tmp_path) == right
+
+
+LONG = (pytest.param(place, marks=pytest.mark.long) for place in (0.0, 0.01, 0.3, 0.7, 0.95, 1.0))
+
+
+@pytest.mark.parametrize("place", [0.5, *LONG])
+def test_one_inverted_byte_in_every_file_of_the_cache(warm_cache, tmp_path, place):
+    """Damaged machine code is not loaded, where it could end the process: it is compiled again, and mended."""
+    whole, code, right = warm_cache
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    files = sorted(tmp_path.rglob("*.nbc"))
+    assert files
+    for path in files:
+        content = bytearray(path.read_bytes())
+        content[int(place * (len(content) - 1))] ^= 0xFF
+        path.write_bytes(content)
+    damaged = [path.read_bytes() for path in files]
+    assert python(code, tmp_path) == right
+    mended = [path.read_bytes() for path in files]
+    assert all(map(operator.ne, mended, damaged))
+    assert python(code, tmp_path) == right
+    assert [path.read_bytes() for path in files] == mended  # loaded, not compiled once more
+
+
+@pytest.fixture(scope="module")
+def warm_cache(tmp_path_factory):
+    """A folder with compiled code, the program that filled it, and what that prints."""
+    folder = tmp_path_factory.mktemp("whole")
+    code = """
+        import numpy as np
+        from ksparse.sources._transpose import all_finite
+        print(all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan])))
+    """
+    return folder, code, python(code, folder)
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import pickle
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -29,6 +30,7 @@ numba: Any = _numba  # its type stubs lack half of what is used here
 SUMS = {"reassoc", "contract", "nsz"}
 # For scans whose result is not used if an entry is not finite: also lets a maximum vectorise.
 FINITE = SUMS | {"nnan", "ninf"}
+CHECKSUM = 16  # bytes in front of compiled code on disk
 
 
 @functools.cache
@@ -50,6 +52,7 @@ class _Files(IndexDataCacheFile):
     """One file for each compiled signature, named after all that its code depends on.
 
     Numba numbers its files by an index, which two processes that compile at once can get wrong; a name cannot be wrong.
+    A file begins with a checksum: code with a wrong byte is not loaded, for it may end the process.
     """
 
     def _name(self, key: Any) -> str:
@@ -57,13 +60,22 @@ class _Files(IndexDataCacheFile):
         return self._data_name(int(hashlib.sha256(text.encode()).hexdigest()[:15], 16))
 
     def save(self, key: Any, data: Any) -> None:
-        self._save_data(self._name(key), data)
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(self._name(key))) as file:
+            file.write(_checksum(content) + content)
 
     def load(self, key: Any) -> Any:
+        """What was saved; None if nothing was, or it is damaged: then it is compiled, and saved again."""
         try:
-            return self._load_data(self._name(key))
+            saved = memoryview(Path(self._data_path(self._name(key))).read_bytes())
         except FileNotFoundError:
             return None
+        content = saved[CHECKSUM:]
+        return pickle.loads(content) if _checksum(content) == saved[:CHECKSUM] else None
+
+
+def _checksum(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=CHECKSUM).digest()
 
 
 class _DigestCache(FunctionCache):
