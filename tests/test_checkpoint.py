@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import runpy
@@ -674,6 +675,24 @@ def test_a_place_that_cannot_be_written_is_known_before_any_work(tmp_path, monke
     monkeypatch.setattr(module, "replace_locked", refuse)
     refused("c cannot be written .Permission denied.; give one in", tmp_path / "c", None, never)
     assert os.listdir(tmp_path) == ["locked"]
+
+
+def test_a_full_disk_does_not_hide_the_first_error(tmp_path, monkeypatch):
+    A, y = data()
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fits():
+        with checkpoint(tmp_path / "c"):
+            minimize(A, y, 3, random_state=0)
+            monkeypatch.setattr(module, "replace_locked", full)
+            1 / 0  # noqa: B018
+
+    with pytest.raises(ZeroDivisionError), pytest.warns(UserWarning, match="it holds what was written before"):
+        fits()
+    with pytest.raises(OSError, match="No space left"), checkpoint(tmp_path / "another"):
+        raise AssertionError("the block was entered")
 
 
 values = st.recursive(

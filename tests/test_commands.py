@@ -312,6 +312,8 @@ def test_a_fit_that_is_not_done_is_noted(folder):
         (("--seed", "-1"), "--seed must be at least 0"),
         (("--keep", "nose"), "--keep names the column 'nose'"),
         (("--columns", "age,,sex"), "--columns must be names of columns"),
+        (("--columns", "age\nsex"), "--columns must be names of columns such as a,b, got 'age\\nsex'"),
+        (("--drop", "a" * 200_000), "--drop must be names of columns such as a,b, got 'aaa"),
         (("--held-out", "2"), "--held-out must be a share"),
         (("--loss", "poisson", "--target", "age"), "negative"),
     ],

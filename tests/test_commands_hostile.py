@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -245,7 +246,7 @@ def test_an_interrupted_fit_says_what_was_kept(slow, tmp_path, number, code):
         process.send_signal(number)
         _, said = process.communicate(timeout=600)
     assert process.returncode == code, said
-    assert said == f"interrupted: {saved} keeps the stages done, the same command goes on from there\n"
+    assert said == f"interrupted: {saved} keeps the stages written to it, the same command goes on from there\n"
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
@@ -298,13 +299,110 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     (tmp_path / "long.csv").write_text("a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(30_000)))
     run("fit", tmp_path / "long.csv", "--target", "y", "-k", 1, "--out", tmp_path / "m.json")
     before = listing(tmp_path)
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # noqa: E731
-    arguments = ("predict", tmp_path / "m.json", tmp_path / "long.csv", "--out", tmp_path / "p.csv", "--quiet")
-    with start(*arguments, preexec_fn=limit) as process:
+    for name in ("p.csv", "p.parquet", "p.npy"):
+        out = tmp_path / name
+        said = on_a_full_disk(100_000, "predict", tmp_path / "m.json", tmp_path / "long.csv", "--out", out, "--quiet")
+        assert said == f"error: {out}: File too large; nothing was written\n"
+        assert listing(tmp_path) == before
+
+
+def on_a_full_disk(size, *arguments):
+    """Run a command that cannot write files of more than `size` bytes; what it says, with exit code 1."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # noqa: E731
+    # Python keeps the beginning of what it compiled, which it cannot import later
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    with start(*arguments, preexec_fn=limit, env=environment) as process:
         _, said = process.communicate(timeout=600)
-    assert process.returncode == 1
-    assert said == f"error: {tmp_path / 'p.csv'}: File too large; nothing was written\n"
+    assert process.returncode == 1, said
+    return said
+
+
+def test_a_disk_that_is_full_before_the_report(tmp_path):
+    """The model is there, the page is not, and the message says so."""
+    (tmp_path / "a.csv").write_text(ROWS)
+    out, page = tmp_path / "m.json", tmp_path / "p.html"
+    said = on_a_full_disk(
+        20_000, "fit", tmp_path / "a.csv", "--target", "y", "-k", 1, "--out", out, "--report", page, "--quiet"
+    )
+    assert said == f"error: {page}: File too large; {out} was written\n"
+    assert ksparse.load(out).k == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "m.json"]
+
+
+def test_a_disk_that_is_full_before_the_checkpoint(tmp_path):
+    (tmp_path / "a.csv").write_text(ROWS)
+    saved = tmp_path / "c"
+    fit = "fit", tmp_path / "a.csv", "--target", "y", "-k", 1, "--quiet", "--checkpoint", saved
+    assert on_a_full_disk(100, *fit) == f"error: {saved}: File too large; nothing was written\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.long
+def test_a_disk_that_fills_up_under_the_checkpoint(slow, tmp_path):
+    """It is as it was before, and still of use."""
+    arguments, *_ = slow
+    saved, out = tmp_path / "c", tmp_path / "m.json"
+    run(*arguments, "--checkpoint", saved, "--max-time", 0.05)
+    before = listing(tmp_path)
+    said = on_a_full_disk(100, *arguments, "--checkpoint", saved, "--out", out, "--max-time", 0.05)
+    keeps = f"{saved} keeps the stages written to it, the same command goes on from there"
+    assert said == f"error: {saved}: File too large; {keeps}\n"
     assert listing(tmp_path) == before
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("before", "size"), [(1, 1000), pytest.param(0, 100, marks=LONG), pytest.param(0, 20_000, marks=LONG)]
+)
+def test_a_disk_that_is_full_under_trials(tmp_path, before, size):
+    """After some trials, at once, or with the picture: what is there is whole, and the same command goes on."""
+    out, trials = tmp_path / "p", tmp_path / "p" / "results.jsonl"
+    phase = "phase", "--algorithm", "omp", "-d", 16, "--n", "4,8", "--K", "2", "--jobs", 1, "--quiet"
+    if before:
+        run(*phase, "--trials", before, "--out", out)
+    said = on_a_full_disk(size, *phase, "--trials", 8, "--out", out)
+    kept = f"{out} keeps the trials done, the same command goes on from there"
+    assert said.startswith(f"error: {out}")
+    assert said.endswith(f": File too large; {'no trial was kept' if size == 100 else kept}\n")
+    lines = trials.read_bytes()
+    assert lines.count(b"\n") == {100: 0, 1000: 2, 20_000: 16}[size]
+    assert lines.endswith(b"\n") == bool(lines)
+    assert not list(out.glob(".*"))
+    run(*phase, "--trials", 8, "--out", out)
+    run(*phase, "--trials", 8, "--out", tmp_path / "undisturbed")
+    assert listing(out) == listing(tmp_path / "undisturbed")
+
+
+@pytest.mark.long
+def test_a_disk_that_is_full_under_the_paper(tmp_path):
+    said = on_a_full_disk(20_000, "paper", "--figures", "theory", "--out", tmp_path / "p", "--jobs", 1, "--quiet")
+    assert said.startswith(f"error: {tmp_path / 'p'}")
+    assert said.endswith(": File too large; no trial was kept\n")
+    assert not (tmp_path / "p" / "index.html").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("option", "size"), [("--out", 1000), ("--plot", 5000), ("--report", 20_000)])
+def test_a_disk_that_is_full_under_a_path(tmp_path, option, size):
+    (tmp_path / "a.csv").write_text(ROWS)
+    before, file = listing(tmp_path), tmp_path / "p.svg"
+    said = on_a_full_disk(size, "path", tmp_path / "a.csv", "--target", "y", "--ks", "1:2", option, file, "--quiet")
+    assert said == f"error: {file}: File too large; nothing was written\n"
+    assert listing(tmp_path) == before
+
+
+def test_no_room_for_a_temporary_file_is_a_full_disk(tmp_path, monkeypatch):
+    """What checks the outputs meets the full disk first."""
+
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "a.csv").write_text(ROWS)
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    done = run("fit", tmp_path / "a.csv", "-k", 1, "--out", tmp_path / "m.json", code=1)
+    assert done.stderr == f"error: {tmp_path / 'm.json'}: No space left on device; nothing was written\n"
 
 
 def shell(command, folder):

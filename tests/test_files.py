@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import io
 import json
@@ -377,6 +378,16 @@ HOSTILE = {
     "one column": ("a.csv", b"x\n1\n", "at least two columns"),
     "delimiter": ("a.csv", b"x;y\n1;2\n", "say delimiter=';'"),
     "no header": ("a.csv", b"1,2\n3,4\n", "a header with the names of the columns is needed"),
+    "a quotation mark": (
+        "a.csv",
+        b'"x,y\n' + b"1,2\n" * 9999,
+        "line .* has a field of more than 16,384 characters; perhaps a quotation mark is missing",
+    ),
+    "a quotation mark behind": (
+        "a.csv",
+        b"x,y\n" + b'"1,2\n' + b"1,2\n" * 99_999,
+        "line .* has a field of more than 16,384 characters; perhaps a quotation mark is missing",
+    ),
     "an index": ("a.csv", b",x,y\n0,1,2\n", r"column 0 \(from 0\) has no name in the header; pandas"),
     "dates": ("a.csv", b"d,y\n2020-01-01,2\n", r"column 'd' holds date32\[day\].*drop=\['d'\]"),
     "many texts": ("a.csv", b"t,y\n" + b"".join(b"w%d,1\n" % i for i in range(1500)), "'t' holds more than 1000 diff"),
@@ -438,6 +449,20 @@ def test_harmless_oddities_of_text(tmp_path, monkeypatch):
     assert open_files(tmp_path / "late.csv").y[-1] == 1000
     (tmp_path / "wide.csv").write_text(",".join(f"c{j}" for j in range(3000)) + "\n" + ",".join(["1.25"] * 3000) + "\n")
     assert open_files(tmp_path / "wide.csv").shape == (1, 2999)
+
+
+def test_long_fields_are_read(tmp_path):
+    """The csv module takes 131,072 characters by default, for all who use it: that stays as it is."""
+    long, path = "a" * 131_073, tmp_path / "a.csv"
+    path.write_text(f"{long},t,y\n1,{long},3\n2,u,4\n")
+    before = csv.field_size_limit()
+    source = open_files(path)
+    assert source.names == [long, f"t={long}", "t=u"]
+    np.testing.assert_array_equal(dense(source), [[1, 1, 0], [2, 0, 1]])
+    path.write_text(f"b,t,y\n1,{long},3\n,u,4\n")  # the place of what is missing is found behind a long field
+    with pytest.raises(ValueError, match=r"row 1 \(line 3\), column 'b' is missing"):
+        open_files(path).load()
+    assert csv.field_size_limit() == before
 
 
 COLOURS = pa.table({"c": ["reddish", "blueish", "greenish"] * 5, "y": [1.0, 2.0, 3.0] * 5})

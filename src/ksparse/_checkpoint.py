@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import __version__
-from ._files import open_locked, replace_locked
+from ._files import disk_is_full, open_locked, replace_locked
 
 FORMAT = "ksparse checkpoint 1"
 PAUSE, SHARE = 0.1, 20.0  # between two writes: so many seconds, and so many times what the last one took
@@ -65,6 +65,8 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
     ValueError
         If the file was made by another fit (it says what differs), is damaged, is no checkpoint, is in use by another
         process, or cannot be written.  Nothing is changed then.
+    OSError
+        If the disk is full when the block begins, or when it ends and the file is to stay.
 
     Notes
     -----
@@ -96,7 +98,10 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
     try:
         yield book
     except BaseException:
-        book._close(remove=False)
+        try:
+            book._close(remove=False)
+        except OSError as error:  # what went wrong first is to be known
+            book._warn(error, "it holds what was written before")
         raise
     else:
         book._close(remove=not keep)
@@ -149,6 +154,8 @@ class Checkpoint:
                 os.close(self._file)
                 raise
         except OSError as error:
+            if disk_is_full(error):
+                raise
             raise ValueError(
                 f"checkpoint {self.path} cannot be written ({error.strerror}); give one in a folder of your own"
             ) from None
@@ -223,9 +230,10 @@ class Checkpoint:
             self._write()
         except OSError as error:  # a full disk is no reason to give up days of work
             self._written = time.perf_counter()
-            warnings.warn(
-                f"checkpoint {self.path} could not be written ({error.strerror}); the fit goes on", stacklevel=2
-            )
+            self._warn(error, "the fit goes on")
+
+    def _warn(self, error: OSError, then: str) -> None:
+        warnings.warn(f"checkpoint {self.path} could not be written ({error.strerror}); {then}", stacklevel=3)
 
 
 class Entry:

@@ -13,6 +13,13 @@ try:
 except ImportError:  # Windows: nothing there keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def disk_is_full(error: OSError) -> bool:
+    """Whether the disk is to blame, or broken: another argument would not help."""
+    return error.errno in FULL
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
@@ -70,10 +77,12 @@ def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
             os.replace(spare, path)
             return os.open(path, os.O_RDWR | os.O_APPEND)
         os.replace(spare, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.close(new)
-        spare.unlink(missing_ok=True)  # the disk may be full
+        spare.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(path)  # a full disk does not say which file it was
         raise
     sync_folder(path.parent)
     os.close(old)

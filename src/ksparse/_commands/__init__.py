@@ -13,7 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
+from .._files import disk_is_full
 from ._wording import as_options
+
+NOTHING = "nothing was written"
 
 Scheduler = Annotated[
     str | None,
@@ -36,8 +39,9 @@ def errors() -> Iterator[None]:
 
 
 @contextmanager
-def long_run(out: Path) -> Iterator[None]:
+def long_run(out: Path, resume: bool) -> Iterator[None]:
     """What may end a run of many trials: Ctrl-C, a lost worker, a disk; and notes on the way."""
+    trials = "results.jsonl", "results/*.jsonl"  # of `phase`, and of `paper`
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
@@ -48,8 +52,17 @@ def long_run(out: Path) -> Iterator[None]:
         except RuntimeError as error:  # a worker died
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
+        except BrokenPipeError:  # whoever read the output has gone: typer ends quietly
+            raise
         except OSError as error:
-            raise ValueError(f"{error.filename or out} cannot be written ({error.strerror or error})") from None
+            file, why = error.filename or out, error.strerror or error
+            if not disk_is_full(error):
+                raise ValueError(f"{file} cannot be written ({why})") from None
+            again = "the same command" if resume else "the same command without --no-resume"
+            done = any(path.stat().st_size for pattern in trials for path in out.glob(pattern))
+            left = f"{out} keeps the trials done, {again} goes on from there" if done else "no trial was kept"
+            print(f"error: {file}: {why}; {left}", file=sys.stderr)
+            raise typer.Exit(1) from None
 
 
 def json_text(facts: Any) -> str:

@@ -173,10 +173,13 @@ def names(text: str | None, option: str) -> list[str] | None:
         return None
     import csv
 
-    found = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    try:
+        found = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    except csv.Error:  # of two lines, or longer than its limit
+        found = []
     if not found or not all(found):
         what = "texts such as ?,none" if option == "--na" else "names of columns such as a,b"
-        raise ValueError(f"{option} must be {what}, got {text!r}")
+        raise ValueError(f"{option} must be {what}, got {text[:60]!r}{'...' * (len(text) > 60)}")
     return found
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .._files import disk_is_full
 from ._session import NOTHING, Session
 
 
@@ -35,6 +36,8 @@ def check_outputs(data: list[str], **paths: str | None) -> dict[str, Path]:
         try:
             tempfile.TemporaryFile(dir=path.parent).close()
         except OSError as error:
+            if disk_is_full(error):
+                raise OSError(error.errno, error.strerror, given) from None
             reason = (error.strerror or str(error)).lower()
             raise ValueError(f"{name} {given!r} cannot be written: {reason}") from None
         for other, taken in found.items():
@@ -60,7 +63,7 @@ def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator
     from .._checkpoint import checkpoint
 
     work.kept = lambda: (
-        f"{file} keeps the stages done, the same command goes on from there" if file.exists() else NOTHING
+        f"{file} keeps the stages written to it, the same command goes on from there" if file.exists() else NOTHING
     )
     with checkpoint(file, identity) as saved:
         if saved.resumed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -15,11 +14,10 @@ from typing import Any
 
 import typer
 
-from . import errors, show, standard_output
+from .._files import disk_is_full
+from . import NOTHING, errors, show, standard_output
 from ._wording import as_options, printable
 
-NO_MORE_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-NOTHING = "nothing was written"
 EVERY = 10.0  # seconds between lines where there is no terminal
 
 
@@ -133,7 +131,7 @@ def session(show: bool) -> Iterator[Session]:
             raise
         except OSError as error:
             said = f"{error.filename or 'a file'}: {error.strerror or error}"
-            if error.errno not in NO_MORE_ROOM:
+            if not disk_is_full(error):
                 raise ValueError(said) from None
             print(f"error: {said}; {work.left()}", file=sys.stderr)
             raise typer.Exit(1) from None

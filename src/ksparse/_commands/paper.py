@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import Scheduler, errors, long_run
+from . import Scheduler, errors, long_run, show
 
 
 class Preset(str, Enum):
@@ -46,7 +46,7 @@ def paper(
 
     Killed or stopped, the same command goes on where it was, and ends with the same results.
     """
-    with errors(), long_run(out):
+    with errors(), long_run(out, resume):
         from ..paper import draw, run
 
         if draw_only:
@@ -56,4 +56,4 @@ def paper(
                 preset.value, out, figures=figures, mnist=mnist, resume=resume, jobs=jobs, scheduler=scheduler,
                 seed=seed, verbose=not quiet,
             )  # fmt: skip
-    print(f"written: {page}")
+        show(f"written: {page}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from . import AsJson, Scheduler, errors, long_run, print_json
+from . import AsJson, Scheduler, errors, long_run, print_json, show
 
 
 def phase(
@@ -42,7 +42,7 @@ def phase(
 
     Killed or stopped, the same command goes on where it was, and ends with the same files.
     """
-    with errors(), long_run(out):
+    with errors(), long_run(out, resume):
         from ..sensing import phase as lab
 
         grid = lab.make_grid(d, values(n, "--n"), values(K, "--K"), values(delta, "--delta"), values(rho, "--rho"))
@@ -52,14 +52,14 @@ def phase(
             experiments, grid, trials=trials, out=out, resume=resume, verbose=not quiet, jobs=jobs, scheduler=scheduler
         )
         files = [out / lab.RESULTS, *lab.write_report(found, out)]
-    if as_json:
-        print_json(
-            {"files": [str(f) for f in files], "algorithms": [{**p.to_dict(), "table": p.rows()} for p in found]}
-        )
-        return
-    for p in found:
-        print(f"{p}\n")
-    print("written: " + ", ".join(map(str, files)))
+        if as_json:
+            print_json(
+                {"files": [str(f) for f in files], "algorithms": [{**p.to_dict(), "table": p.rows()} for p in found]}
+            )
+            return
+        for p in found:
+            show(f"{p}\n")
+        show("written: " + ", ".join(map(str, files)))
 
 
 def values(text: str | None, name: str) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._files import write_whole
+from .._files import disk_is_full, write_whole
 from ..sensing.phase import Ledger, Workers, collect, read_records, set_aside, tell_mended
 
 PRESETS = {
@@ -138,7 +138,9 @@ def _key(figure: ModuleType, record: Item) -> tuple[Any, ...]:
     return tuple(record.get(name) for name in figure.KEY)
 
 
-def cannot_write(out: Path, error: OSError) -> ValueError:
+def cannot_write(out: Path, error: OSError) -> Exception:
+    if disk_is_full(error):
+        return error
     where = f"{error.filename}: " if error.filename not in (None, str(out)) else ""
     return ValueError(f"out must be a folder that can be written, got '{out}' ({where}{error.strerror})")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import __version__
-from .._files import write_whole
+from .._files import disk_is_full, write_whole
 from .._page import Picture, check_tools, draw_picture, render
 from ..estimators._summary import CAUTION
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
@@ -133,5 +133,7 @@ def write_page(html: str, path: str | Path) -> None:
     try:
         write_whole(path, html.encode())
     except OSError as error:
+        if disk_is_full(error):
+            raise
         why = "there is no such folder" if not path.parent.is_dir() else error.strerror or str(error)
         raise ValueError(f"the page cannot be written to {path}: {why}; name another file") from None

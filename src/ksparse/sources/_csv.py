@@ -50,8 +50,29 @@ class CsvPart(Part):
             start = opened.read(1 << 12)
         if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
             raise ValueError("it is in UTF-16 or no text at all; save it as text in UTF-8")
-        with io.TextIOWrapper(self.file.open(), "utf-8-sig", errors="replace", newline="") as lines:
-            return next((row for row in csv.reader(lines, delimiter=self._delimiter) if row), [])
+        with self._parsed(BLOCK) as lines:
+            return next((row for row in lines if row), [])
+
+    @contextmanager
+    def _parsed(self, longest: int) -> Iterator[Any]:
+        """Python's reader at the start of the file; a field of more than so many characters is an error.
+
+        The csv module has one such limit for all of its readers, too low by default; none at all would read a whole
+        file into one field where a quotation mark is missing.
+        """
+        before = csv.field_size_limit(longest)
+        try:
+            with io.TextIOWrapper(self.file.open(), "utf-8-sig", errors="replace", newline="") as lines:
+                yield (reader := csv.reader(lines, delimiter=self._delimiter))
+        except csv.Error as error:
+            where = f"line {reader.line_num}"
+            if "field limit" in str(error):
+                raise ValueError(
+                    f"{where} has a field of more than {longest:,} characters; perhaps a quotation mark is missing"
+                ) from None
+            raise ValueError(f"{where} cannot be parsed: {error}") from None
+        finally:
+            csv.field_size_limit(before)
 
     @contextmanager
     def _open(self, columns: list[str] | None) -> Iterator[Any]:
@@ -110,8 +131,8 @@ class CsvPart(Part):
     # --- what is wrong, and where: read by Python's reader, which is slow and knows its lines ------------------------
     def _rows(self) -> Iterator[tuple[int, int, list[str]]]:
         """Row, line and values of all that follows the header."""
-        with io.TextIOWrapper(self.file.open(), "utf-8-sig", errors="replace", newline="") as lines:
-            reader, row, line = csv.reader(lines, delimiter=self._delimiter), -1, 1
+        with self._parsed(self._block) as reader:
+            row, line = -1, 1
             for values in reader:
                 if values:
                     if row >= 0:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._files import disk_is_full
 from ..._progress import counter, duration
 from ..._validate import check_count, check_flag
 from ._cluster import make_pool
@@ -217,6 +218,8 @@ def open_ledger(
         path.parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger(path, KEY, ("success",), experiments[0].check, fresh=not resume)
     except OSError as error:
+        if disk_is_full(error):
+            raise
         raise ValueError(f"out must be a folder that can be written, got '{out}' ({error.strerror})") from None
     except OtherSettings as error:
         raise ValueError(

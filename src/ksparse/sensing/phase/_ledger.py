@@ -99,7 +99,13 @@ class Ledger:
             if self._key(record) in self.kept:
                 raise ValueError(f"record {self._key(record)} is already there")
         if self._file >= 0:
-            write_all(self._file, b"".join(map(to_line, records)))
+            size = os.fstat(self._file).st_size
+            try:
+                write_all(self._file, b"".join(map(to_line, records)))
+            except OSError as error:  # a full disk: no beginning of a line stays
+                error.filename = str(self.path)
+                os.ftruncate(self._file, size)
+                raise
         for record in records:
             self._remember(record)
 
