@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import doctest
 import json
 import os
@@ -417,6 +418,26 @@ def test_classes_and_probabilities(folder, tmp_path):
     np.testing.assert_allclose([[float(p) for p in line.split(",")] for line in lines], chances, rtol=1e-12)
     run("predict", out, folder / "iris.csv", "--out", tmp_path / "labels.npy")
     assert np.load(tmp_path / "labels.npy").tolist() == loaded.predict(X).tolist()
+
+
+def test_labels_are_no_formulas_to_a_spreadsheet(tmp_path):
+    labels = ["=1+1", "-cheap", "+3", "-1.5", "@x", "\tt", "\rr", "a=b"]
+    safe = ["'=1+1", "'-cheap", "+3", "-1.5", "'@x", "'\tt", "'\rr", "a=b"]
+    X = np.eye(8).repeat(4, axis=0) * 9
+    model = KSparseClassifier(8).fit(X, np.repeat(labels, 4))
+    model.save(tmp_path / "m.json")
+    write_csv(tmp_path / "a.csv", [f"x{j}" for j in range(8)], X[::4].tolist())
+    predict = "predict", tmp_path / "m.json", tmp_path / "a.csv", "--quiet"
+
+    def cells(*options):
+        run(*predict, *options, "--out", tmp_path / "p.csv")
+        with open(tmp_path / "p.csv", newline="") as file:
+            return list(csv.reader(file))
+
+    assert cells() == [["prediction"], *([label] for label in labels)]
+    assert cells("--safe-csv") == [["prediction"], *([label] for label in safe)]
+    assert cells("--proba", "--safe-csv")[0] == [dict(zip(labels, safe, strict=True))[c] for c in model.classes_]
+    assert "--safe-csv is for CSV" in refused(*predict, "--safe-csv", "--out", tmp_path / "p.npy")
 
 
 def test_probabilities_need_a_model_that_has_them(folder, model):

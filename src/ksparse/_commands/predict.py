@@ -23,6 +23,11 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Probabilities, a column a class.", rich_help_panel=opt.OUTPUT)
     ] = False,
+    safe_csv: Annotated[
+        bool,
+        typer.Option("--safe-csv", help="For spreadsheets: an apostrophe before labels that begin with = + - @, a tab "
+                     "or a carriage return and are no numbers.", rich_help_panel=opt.OUTPUT),
+    ] = False,
     format: opt.Format = None,
     memory: opt.Memory = "1GB",
     cache: opt.Cache = None,
@@ -41,7 +46,7 @@ def predict(
 
         file = check_outputs([data, model], out=None if out == "-" else out).get("out")
         if file is not None:
-            check_end(file)
+            check_end(file, safe_csv)
         elif as_json:
             raise ValueError("--json prints what was done, so predictions need a file; add --out FILE")
         else:
@@ -58,7 +63,7 @@ def predict(
                 work.note(note)
             judge = Judge(loaded, source.y, work)
             names = [str(c) for c in loaded.classes_] if proba else output_names(loaded)
-            with writing(file, names, source.shape[0]) as write:
+            with writing(file, names, source.shape[0], safe_csv) as write:
                 for values in predictions(reader, proba, judge, work):
                     write(values)
         score = judge.score()
