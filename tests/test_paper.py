@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from ksparse.paper import (
 )
 from ksparse.paper._descent import descend
 from ksparse.paper._facts import _commits
-from ksparse.paper._lab import PRESETS
+from ksparse.paper._lab import PRESETS, Lab
 from ksparse.paper._run import choose
 from ksparse.paper._verdict import Gram, forecast, moments
 from ksparse.sensing.phase import Experiment, Ledger, locked
@@ -557,12 +558,89 @@ def test_digits_that_nobody_asked_for_are_not_claimed(tmp_path):
     assert "<dt>Digits" not in page
 
 
-def test_an_estimate_does_not_take_compiling_for_the_pace(monkeypatch):
-    times = iter([20.0, 0.5, 30.0, 5.0])  # every second one is after compiling
-    monkeypatch.setattr(_run, "_seconds", lambda *_: next(times))
-    lab = SimpleNamespace(pool=SimpleNamespace(jobs=2))
-    assert _run._sample(None, [{}] * 1000, lab, 0.25) == (0.25, 2)
-    assert _run._sample(None, [{}] * 2, lab, 0.25) == (2.5, 2)
+class TwoWorkers:
+    """A pool in this process on clocks of its own; a worker is slow where it meets a kind of work the first time."""
+
+    jobs, cpu_seconds = 2, 0.0
+
+    def __init__(self, monkeypatch, first, later):
+        self.first, self.later = first, later
+        self.clocks, self.ready = [0.0, 0.0], [set(), set()]
+        self.at, self.calls = None, 0
+        monkeypatch.setattr("time.monotonic", self.now)
+
+    def now(self):
+        """The time of the worker that is at work, or of whoever waits for both."""
+        return max(self.clocks) if self.at is None else self.clocks[self.at]
+
+    def map(self, function, items):
+        self.clocks, self.calls = [self.now()] * 2, self.calls + 1
+        for item in items:
+            order = (0, 1) if self.calls % 2 else (1, 0)  # which of two idle workers begins is chance
+            self.at = min(order, key=self.clocks.__getitem__)
+            result = function(*item)
+            self.at = None
+            yield result
+
+    def trial(self, kind, trial):
+        ready = self.ready[self.at]
+        self.clocks[self.at] += self.later[kind] + (0.0 if kind in ready else self.first)
+        ready.add(kind)
+        return {"outcome": f"{kind} {trial}"}
+
+
+def figure_of(number, trials, trial, **settings):
+    """A module like those of figures; `trials` of every kind."""
+    items = [{"kind": kind, "trial": t} for kind, count in trials.items() for t in range(count)]
+    return SimpleNamespace(
+        NUMBER=number, KEY=("kind", "trial"), KEEP=("outcome",), CONFIG={"quick": None}, trial=trial,
+        items=lambda config: items, summarise=lambda records: {"outcomes": [r["outcome"] for r in records]}, **settings,
+    )  # fmt: skip
+
+
+def test_an_estimate_does_not_take_compiling_for_the_pace(tmp_path, monkeypatch):
+    """With a cold cache every worker imports, loads or compiles for 9 seconds before the first trial of a kind."""
+    kinds = {f"quick {i}": 0.01 * i for i in range(1, 9)}
+    pool = TwoWorkers(monkeypatch, first=9.0, later={**kinds, "long": 3.0})
+    figures = [figure_of("1", dict.fromkeys(kinds, 100), pool.trial), figure_of("2", {"long": 10}, pool.trial)]
+    lab = Lab("quick", tmp_path, pool, verbose=True)
+    (tmp_path / "results").mkdir()
+    facts = {"seconds": {}, "cpu_seconds": {}}
+    said = _run.estimate(figures, lab, facts)
+    made = [len(lab.missing(figure, figure.items(None))) for figure in figures]
+    assert made[0] < 800
+    assert made[1] < 10
+    began = pool.now()
+    for figure in figures:
+        _run.run_figure(figure, lab, facts)
+    seconds = pool.now() - began
+    announced = re.match(r"(\d+) s on 2 cores, judging by \d+ trials: figure 1 \d+ s, figure 2 \d+ s$", said)
+    assert announced, said
+    assert seconds / 2 < int(announced[1]) < 2 * seconds
+
+
+def test_the_trials_of_an_estimate_are_trials_of_the_run(tmp_path, monkeypatch):
+    """They are on disk, they are not made again, and the files are those of a run without an estimate."""
+    results = {}
+    for verbose in (True, False):
+        pool = TwoWorkers(monkeypatch, first=0.0, later={"quick": 0.1})
+        figure = figure_of("1", {"quick": 50}, pool.trial)
+        chosen = figure_of("2", {"quick": 50}, pool.trial, run=lambda lab, ledger: None)  # makes what it wants
+        lab = Lab("quick", tmp_path / str(verbose), pool, verbose=verbose)
+        facts = {"seconds": {}, "cpu_seconds": {}}
+        (lab.out / "results").mkdir(parents=True)
+        if verbose:
+            _run.estimate([figure, chosen], lab, facts)
+            assert 0 < len(lab.missing(figure, figure.items(None))) < 50
+            assert len(lab.missing(chosen, chosen.items(None))) == 50
+            began, left = pool.now(), 0.05 * len(lab.missing(figure, figure.items(None)))
+            _run.run_figure(figure, lab, facts)
+            assert pool.now() - began == pytest.approx(left, abs=0.051)
+            assert facts["cpu_seconds"]["1"] > 0
+        else:
+            _run.run_figure(figure, lab, facts)
+        results[verbose] = {path.name: path.read_bytes() for path in lab.out.rglob("figure1.json*")}
+    assert results[True] == results[False]
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):

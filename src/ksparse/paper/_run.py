@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from .._page import check_tools
 from .._progress import duration
 from .._validate import check_choice, check_count, check_flag
-from ..sensing.phase import interruptible, make_pool
+from ..sensing.phase import interruptible, make_pool, timed
 from . import _digits
 from ._facts import FACTS, TIMES, alone_in, begin, check_facts, write_facts
 from ._lab import PRESETS, Item, Lab, write_summary
@@ -104,7 +105,7 @@ def run(
         for figure in chosen:
             if figure.KEY:
                 lab.open(figure).close()  # mends it, or says what is wrong with it
-        if verbose and (text := estimate(chosen, lab)):
+        if verbose and (text := estimate(chosen, lab, facts)):
             print(text, file=sys.stderr, flush=True)
         for figure in chosen:
             run_figure(figure, lab, facts)
@@ -158,8 +159,7 @@ def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any]) -> None:
             ledger.sort()
     records = lab.records(figure) if figure.KEY else ()
     write_summary(lab.summary(figure), figure.summarise(records))
-    for name, spent in zip(TIMES, (time.monotonic() - began, lab.pool.cpu_seconds - cpu_began), strict=True):
-        facts[name][figure.NUMBER] = round(facts[name].get(figure.NUMBER, 0.0) + spent, 1)
+    _add_times(facts, figure, time.monotonic() - began, lab.pool.cpu_seconds - cpu_began)
     write_facts(lab.out, facts)
 
 
@@ -187,37 +187,60 @@ def _check_summary(content: Any) -> None:
 
 
 # --- how long it will take -------------------------------------------------------------------------------------------
-def estimate(chosen: Sequence[ModuleType], lab: Lab) -> str:
-    """How long the trials that are missing will take, from a few of every figure, made by the very workers."""
-    missing = {figure.NUMBER: lab.missing(figure, _items(figure, lab)) for figure in chosen if figure.KEY}
-    share = BUDGET[lab.preset] / max(1, sum(map(bool, missing.values())))
-    parts, tried = {}, 0
-    for figure in chosen:
-        if missing.get(figure.NUMBER):
-            seconds, count = _sample(lab.worker(figure), missing[figure.NUMBER], lab, share)
-            parts[figure.NUMBER], tried = seconds * len(missing[figure.NUMBER]), tried + count
-    if not parts:
+class Sample:
+    """Some trials of a figure, at random, which tell how long all of them will take."""
+
+    def __init__(self, figure: ModuleType, items: list[Item]) -> None:
+        self.figure = figure
+        self.items = [items[i] for i in np.random.default_rng(0).permutation(len(items))]
+        self.records: list[Item] = []
+        self.spent = 0.0  # seconds of all workers together
+
+    def wanted(self, jobs: int, budget: float) -> list[Item]:
+        """The trials to make next, twice as many each time; none when there are enough."""
+        done, spent = len(self.records), self.spent / jobs
+        enough = spent >= budget / 4 and (done >= SEVERAL or spent >= 2 * budget)
+        return [] if enough else self.items[done : done + max(jobs, done)]
+
+    @property
+    def stays(self) -> bool:
+        """Whether its trials are some of those that the figure makes; which those are may depend on their outcomes."""
+        return not hasattr(self.figure, "run")
+
+    @property
+    def left(self) -> float:
+        """Seconds of all workers together, for the trials that are still to be made."""
+        made = len(self.records)
+        return self.spent / made * (len(self.items) - made * self.stays)
+
+
+def estimate(chosen: Sequence[ModuleType], lab: Lab, facts: dict[str, Any]) -> str:
+    """How long the trials that are missing will take, from a few of every figure, made by the very workers and kept."""
+    missing = [(figure, lab.missing(figure, _items(figure, lab))) for figure in chosen if figure.KEY]
+    samples = [Sample(figure, items) for figure, items in missing if items]
+    if not samples:
         return ""
-    each = ", ".join(f"figure {name} {duration(seconds)}" for name, seconds in parts.items())
-    cores = f"{lab.pool.jobs} core{'s' * (lab.pool.jobs > 1)}"
-    return f"{duration(sum(parts.values()))} on {cores}, judging by {tried:,} trials: {each}"
+    jobs = lab.pool.jobs
+    budget = BUDGET[lab.preset] / len(samples)
+    while any(wanted := [sample.wanted(jobs, budget) for sample in samples]):
+        # one of every figure in turn: workers then compile different things
+        turns = [pair for turn in zip_longest(*wanted) for pair in zip(samples, turn, strict=True) if pair[1]]
+        work = [(lab.worker(sample.figure), item) for sample, item in turns]
+        for (sample, _), (record, seconds) in zip(turns, lab.pool.map(timed, work), strict=True):
+            sample.records.append(record)
+            sample.spent += seconds
+    for sample in samples:
+        if sample.stays:
+            with lab.open(sample.figure, verbose=False) as ledger:
+                ledger.append(sample.records)
+            _add_times(facts, sample.figure, sample.spent / jobs, sample.spent)
+    write_facts(lab.out, facts)
+    each = ", ".join(f"figure {sample.figure.NUMBER} {duration(sample.left / jobs)}" for sample in samples)
+    total, tried = sum(sample.left for sample in samples), sum(len(sample.records) for sample in samples)
+    cores = f"{jobs} core{'s' * (jobs > 1)}"
+    return f"{duration(total / jobs)} on {cores}, judging by {tried:,} trials: {each}"
 
 
-def _sample(worker: Callable[[Item], Item], items: list[Item], lab: Lab, budget: float) -> tuple[float, int]:
-    """Seconds a trial, with all workers at it, and how many trials say so.
-
-    They are made twice, and timed the second time: the first time workers start, and may have to compile.
-    """
-    order = np.random.default_rng(0).permutation(len(items))
-    done, spent, size = 0, 0.0, min(lab.pool.jobs, len(items))
-    while done < len(items) and (spent < budget / 4 or (done < SEVERAL and spent < 2 * budget)):
-        batch = [items[i] for i in order[done : done + size]]
-        _seconds(lab, worker, batch)
-        spent, done, size = spent + _seconds(lab, worker, batch), done + len(batch), 2 * size
-    return spent / done, done
-
-
-def _seconds(lab: Lab, worker: Callable[[Item], Item], items: list[Item]) -> float:
-    began = time.monotonic()
-    list(lab.pool.map(worker, [(item,) for item in items]))
-    return time.monotonic() - began
+def _add_times(facts: dict[str, Any], figure: ModuleType, wall: float, cpu: float) -> None:
+    for name, spent in zip(TIMES, (wall, cpu), strict=True):
+        facts[name][figure.NUMBER] = round(facts[name].get(figure.NUMBER, 0.0) + spent, 1)

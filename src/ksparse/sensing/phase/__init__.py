@@ -12,7 +12,7 @@ from ._fit import wilson
 from ._grid import make_grid
 from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
 from ._ledger import Ledger, locked, read_records, set_aside
-from ._parallel import Pool, Workers
+from ._parallel import Pool, Workers, timed
 from ._report import write_report
 from ._result import Curve, MinimumN, Phase
 from ._search import minimum_n
@@ -42,6 +42,7 @@ __all__ = [
     "set_aside",
     "stream",
     "tell_mended",
+    "timed",
     "wilson",
     "write_report",
 ]

@@ -19,7 +19,7 @@ from ._cluster import make_pool
 from ._experiment import KEY, OUTCOME, Experiment, OtherSettings
 from ._grid import Grid, make_grid
 from ._ledger import Ledger, read_records
-from ._parallel import Workers
+from ._parallel import Workers, timed
 from ._result import Phase
 
 RESULTS = "results.jsonl"
@@ -194,14 +194,13 @@ def estimate(items: Sequence[tuple[Any, ...]], pool: Workers) -> str:
     """
     count = min(pool.jobs, len(items))
     order = np.random.default_rng(0).permutation(len(items))
-    list(pool.map(Experiment.run, [items[order[0]]] * count))  # workers start, and may have to compile
-    size, seconds = count, 0.0
-    while seconds < BUDGET / 2 and 20 * size <= max(len(items), 20 * count):
-        begin = time.monotonic()
-        list(pool.map(Experiment.run, [items[i] for i in order[:size]]))
-        mean, seconds, size = (time.monotonic() - begin) / size, time.monotonic() - begin, 2 * size
-    spent = duration(len(items) * mean)
-    return f"{len(items):,} trials on {count} core{'s' * (count > 1)}: {spent}, judging by {size // 2} of them"
+    tried, seconds = 0, 0.0  # of all workers together
+    while seconds < BUDGET / 2 * count and 20 * tried < max(len(items), 20):
+        batch = [(Experiment.run, *items[i]) for i in order[tried : tried + max(count, tried)]]
+        seconds += sum(spent for _, spent in pool.map(timed, batch))
+        tried += len(batch)
+    spent = duration(len(items) * seconds / tried / count)
+    return f"{len(items):,} trials on {count} core{'s' * (count > 1)}: {spent}, judging by {tried} of them"
 
 
 def open_ledger(

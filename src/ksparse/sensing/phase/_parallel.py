@@ -212,6 +212,16 @@ def perform(work: bytes) -> Done:
     return Done(time.monotonic() - begin, time.thread_time() - cpu_begin, results, error)
 
 
+def timed(function: Callable[..., T], *item: Any) -> tuple[T, float]:
+    """What a function gives, and the seconds it takes a worker that is ready for it.
+
+    The first time a worker may have to import, load and compile, which says nothing about the next times.
+    """
+    function(*item)
+    began = time.monotonic()
+    return function(*item), time.monotonic() - began
+
+
 def _send(file: Any, message: Any) -> None:
     pickle.dump(message, file)
     file.flush()
