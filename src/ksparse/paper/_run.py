@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,7 +40,8 @@ FIGURES = {
     "floor": "floor",
     "l1": "l1",
 }
-SEVERAL = 30  # trials of a figure for an estimate, if they are quick: a few slow ones among many must not decide it
+KINDS = ("algorithm", "method", "panel", "rule")  # parameters that make trials of a figure much longer or shorter
+SEVERAL = 30  # trials of a kind that are enough for an estimate
 BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
 
 
@@ -188,19 +189,13 @@ def _check_summary(content: Any) -> None:
 
 # --- how long it will take -------------------------------------------------------------------------------------------
 class Sample:
-    """Some trials of a figure, at random, which tell how long all of them will take."""
+    """Some trials of one kind of a figure, at random, which tell how long all of these will take."""
 
     def __init__(self, figure: ModuleType, items: list[Item]) -> None:
         self.figure = figure
         self.items = [items[i] for i in np.random.default_rng(0).permutation(len(items))]
         self.records: list[Item] = []
         self.spent = 0.0  # seconds of all workers together
-
-    def wanted(self, jobs: int, budget: float) -> list[Item]:
-        """The trials to make next, twice as many each time; none when there are enough."""
-        done, spent = len(self.records), self.spent / jobs
-        enough = spent >= budget / 4 and (done >= SEVERAL or spent >= 2 * budget)
-        return [] if enough else self.items[done : done + max(jobs, done)]
 
     @property
     def stays(self) -> bool:
@@ -215,30 +210,47 @@ class Sample:
 
 
 def estimate(chosen: Sequence[ModuleType], lab: Lab, facts: dict[str, Any]) -> str:
-    """How long the trials that are missing will take, from a few of every figure, made by the very workers and kept."""
-    missing = [(figure, lab.missing(figure, _items(figure, lab))) for figure in chosen if figure.KEY]
-    samples = [Sample(figure, items) for figure, items in missing if items]
+    """How long the trials that are missing will take, from some of every kind, made by the very workers and kept."""
+    samples = [sample for figure in chosen if figure.KEY for sample in _samples(figure, lab)]
     if not samples:
         return ""
     jobs = lab.pool.jobs
-    budget = BUDGET[lab.preset] / len(samples)
-    while any(wanted := [sample.wanted(jobs, budget) for sample in samples]):
-        # one of every figure in turn: workers then compile different things
-        turns = [pair for turn in zip_longest(*wanted) for pair in zip(samples, turn, strict=True) if pair[1]]
+    while any(wanted := _wanted(samples, BUDGET[lab.preset] * jobs)):
+        turns = [(sample, item) for sample, items in zip(samples, wanted, strict=True) for item in items]
         work = [(lab.worker(sample.figure), item) for sample, item in turns]
         for (sample, _), (record, seconds) in zip(turns, lab.pool.map(timed, work), strict=True):
             sample.records.append(record)
             sample.spent += seconds
+    parts: dict[str, float] = {}
     for sample in samples:
+        parts[sample.figure.NUMBER] = parts.get(sample.figure.NUMBER, 0.0) + sample.left / jobs
         if sample.stays:
             with lab.open(sample.figure, verbose=False) as ledger:
                 ledger.append(sample.records)
             _add_times(facts, sample.figure, sample.spent / jobs, sample.spent)
     write_facts(lab.out, facts)
-    each = ", ".join(f"figure {sample.figure.NUMBER} {duration(sample.left / jobs)}" for sample in samples)
-    total, tried = sum(sample.left for sample in samples), sum(len(sample.records) for sample in samples)
-    cores = f"{jobs} core{'s' * (jobs > 1)}"
-    return f"{duration(total / jobs)} on {cores}, judging by {tried:,} trials: {each}"
+    each = ", ".join(f"figure {name} {duration(seconds)}" for name, seconds in parts.items())
+    cores, tried = f"{jobs} core{'s' * (jobs > 1)}", sum(len(sample.records) for sample in samples)
+    return f"{duration(sum(parts.values()))} on {cores}, judging by {tried:,} trials: {each}"
+
+
+def _samples(figure: ModuleType, lab: Lab) -> list[Sample]:
+    kinds: dict[tuple[Any, ...], list[Item]] = {}
+    for item in lab.missing(figure, _items(figure, lab)):
+        kinds.setdefault(tuple(item.get(name) for name in KINDS), []).append(item)
+    return [Sample(figure, items) for items in kinds.values()]
+
+
+def _wanted(samples: Sequence[Sample], budget: float) -> list[list[Item]]:
+    """The trials that each sample makes next: one, then twice as many where much time is still to be spent."""
+    if not samples[0].records:
+        return [sample.items[:1] for sample in samples]
+    much = sum(sample.left for sample in samples) / 10 if sum(sample.spent for sample in samples) < budget else math.inf
+    made = [len(sample.records) for sample in samples]
+    return [
+        sample.items[n : 2 * n] if n < SEVERAL and sample.left >= much else []
+        for n, sample in zip(made, samples, strict=True)
+    ]
 
 
 def _add_times(facts: dict[str, Any], figure: ModuleType, wall: float, cpu: float) -> None:
