@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from ksparse.cli import app
 from ksparse.sensing import phase
 from ksparse.sensing.phase import Experiment, Ledger, Phase, donoho_tanner
 from ksparse.sensing.phase._fit import crossing, logistic
+from ksparse.sensing.phase._lab import estimate
 from ksparse.sensing.phase._ledger import from_line, to_line
 from ksparse.sensing.phase._parallel import Pool
 
@@ -103,6 +105,21 @@ def test_workers():
             list(pool.map(broken, [()]))
     with Pool(2) as pool, pytest.raises(RuntimeError, match=r"ended from outside.*fewer jobs"):
         list(pool.map(os._exit, [(1,)] * 8))
+
+
+def test_an_estimate_is_of_workers_that_are_ready(monkeypatch):
+    """The first trial of an algorithm imports and compiles: for 60 seconds on this clock, and 0.25 s a trial after."""
+    now, ready = [0.0], set()
+
+    def trial(experiment, n, K, trial):
+        now[0] += 0.25 if experiment in ready else 60.0
+        ready.add(experiment)
+
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(Experiment, "run", trial)
+    pool = SimpleNamespace(jobs=2, map=lambda function, items: [function(*item) for item in items])
+    items = [(experiment, 8, 2, t) for experiment in ("htp", "sp", "omp", "iht") for t in range(100)]
+    assert estimate(items, pool) == "400 trials on 2 cores: 50 s, judging by 8 of them"
 
 
 def test_records_say_everything(calm):
