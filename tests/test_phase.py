@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,10 +117,29 @@ def test_an_estimate_is_of_workers_that_are_ready(monkeypatch):
         ready.add(experiment)
 
     monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ksparse.sensing.phase._parallel.readiness", lambda: len(ready))
     monkeypatch.setattr(Experiment, "run", trial)
     pool = SimpleNamespace(jobs=2, map=lambda function, items: [function(*item) for item in items])
     items = [(experiment, 8, 2, t) for experiment in ("htp", "sp", "omp", "iht") for t in range(100)]
     assert estimate(items, pool) == "400 trials on 2 cores: 50 s, judging by 8 of them"
+
+
+def test_a_trial_is_timed_when_everything_is_compiled():
+    """The kernel is compiled or loaded in the first call, at most: nothing is ready in a new process."""
+    code = """
+        import numpy as np
+        from ksparse.sensing.phase import timed
+        calls = []
+        def trial(n):
+            from ksparse.sources._transpose import all_finite
+            calls.append(n)
+            return all_finite(np.ones(n))
+        result, seconds = timed(trial, 3)
+        assert result and seconds > 0 and calls == [3, 3]
+        timed(trial, 4)
+        assert calls == [3, 3, 4]
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=120)
 
 
 def test_records_say_everything(calm):

@@ -118,6 +118,7 @@ class Kernel:
         if not numba.config.DISABLE_JIT:
             with contextlib.suppress(RuntimeError, OSError):  # no place for a cache: compile in every process
                 self._cached._cache = _DigestCache(function)
+        _kernels.append(self)
 
     @functools.cached_property
     def _twin(self) -> Any:
@@ -127,6 +128,14 @@ class Kernel:
         if any(map(_is_foreign, map(type, args))):
             return self._twin(*args)
         return self._cached(*args)
+
+
+_kernels: list[Kernel] = []
+
+
+def count_compiled() -> int:
+    """How many signatures of kernels this process has compiled or loaded so far."""
+    return sum(len(getattr(kernel._cached, "overloads", ())) for kernel in _kernels)
 
 
 @functools.cache

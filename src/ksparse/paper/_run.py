@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +40,6 @@ FIGURES = {
     "l1": "l1",
 }
 KINDS = ("algorithm", "method", "panel", "rule")  # parameters that make trials of a figure much longer or shorter
-SEVERAL = 30  # trials of a kind that are enough for an estimate
 BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
 
 
@@ -242,15 +240,16 @@ def _samples(figure: ModuleType, lab: Lab) -> list[Sample]:
 
 
 def _wanted(samples: Sequence[Sample], budget: float) -> list[list[Item]]:
-    """The trials that each sample makes next: one, then twice as many where much time is still to be spent."""
+    """The trials that each sample makes next: one, then twice as many, until it has spent its share of the budget.
+
+    That share is its share of the time still to be spent.
+    """
     if not samples[0].records:
         return [sample.items[:1] for sample in samples]
-    much = sum(sample.left for sample in samples) / 10 if sum(sample.spent for sample in samples) < budget else math.inf
+    total = sum(sample.left for sample in samples)
+    short = [sample.spent * total < budget * sample.left for sample in samples]
     made = [len(sample.records) for sample in samples]
-    return [
-        sample.items[n : 2 * n] if n < SEVERAL and sample.left >= much else []
-        for n, sample in zip(made, samples, strict=True)
-    ]
+    return [s.items[n : 2 * n] if more else [] for s, n, more in zip(samples, made, short, strict=True)]
 
 
 def _add_times(facts: dict[str, Any], figure: ModuleType, wall: float, cpu: float) -> None:

@@ -61,7 +61,7 @@ class Config(NamedTuple):
 
 CONFIG = {
     "quick": Config(
-        Grid((*range(24, 137, 16), MEASUREMENTS), (4, 16, 26), 10), Grid((104, 168, MEASUREMENTS), (4, 16), 3)
+        Grid((*range(24, 137, 16), MEASUREMENTS), (4, 16, 26), 10), Grid((104, 168, MEASUREMENTS), (4, 16), 2)
     ),
     "standard": Config(
         Grid((*range(8, 137, 8), MEASUREMENTS), (2, 6, 10, 14, 16, 18, 22, 26), 100),
