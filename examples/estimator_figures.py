@@ -11,7 +11,6 @@ from pathlib import Path
 from sklearn.datasets import load_breast_cancer
 
 from ksparse import KSparseClassifier, KSparseClassifierCV, k_path, support_stability
-from ksparse._style import save
 
 
 def main(folder: str | Path = "docs/estimators") -> list[Path]:
@@ -19,16 +18,16 @@ def main(folder: str | Path = "docs/estimators") -> list[Path]:
     ks = range(1, 13)
     model = KSparseClassifier(k=5).fit(X, y)
     pictures = {
-        "coefficients": model.plot(),
-        "convergence": model.plot_convergence(),
-        "path": k_path(X, y, ks, KSparseClassifier()).plot(),
-        "cv": KSparseClassifierCV(ks).fit(X, y).plot(),
-        "stability": support_stability(X, y, model, random_state=0).plot(),
+        "coefficients": model.plot,
+        "convergence": model.plot_convergence,
+        "path": k_path(X, y, ks, KSparseClassifier()).plot,
+        "cv": KSparseClassifierCV(ks).fit(X, y).plot,
+        "stability": support_stability(X, y, model, random_state=0).plot,
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, ax in pictures.items():
-        save(ax, folder / f"{name}.svg")
+    for name, plot in pictures.items():
+        plot(folder / f"{name}.svg")
         print(f"wrote {folder / name}.svg")
     return [folder / f"{name}.svg" for name in pictures]
 

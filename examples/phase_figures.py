@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ksparse._style import save
 from ksparse.sensing import phase
-from ksparse.sensing.phase.figures import plot_curves, plot_phase
+from ksparse.sensing.phase.figures import plot_curves
 
 COUNTS = Path(__file__).parent.parent / "docs" / "phase"
 TOLD = {"cosamp": "K", "sp": "K", "htp": "K", "omp": "K", "auto": "2K"}  # what each is told
@@ -27,16 +26,12 @@ def run(results: str | Path) -> None:
 
 def main(folder: str | Path = COUNTS) -> list[Path]:
     found = {name: phase.Phase.load(COUNTS / f"{name}.json") for name in TOLD}
-    pictures = {
-        "curves": plot_curves(list(found.values())),
-        "cosamp": plot_phase(found["cosamp"]),
-        "auto": plot_phase(found["auto"]),
-    }
-    folder = Path(folder)
-    for name, ax in pictures.items():
-        save(ax, folder / f"{name}.svg")
-        print(f"wrote {folder / name}.svg")
-    return [folder / f"{name}.svg" for name in pictures]
+    paths = {name: Path(folder) / f"{name}.svg" for name in ("curves", "cosamp", "auto")}
+    plot_curves(list(found.values()), paths["curves"])
+    for name in ("cosamp", "auto"):
+        found[name].plot(paths[name])
+    print(*(f"wrote {path}" for path in paths.values()), sep="\n")
+    return list(paths.values())
 
 
 if __name__ == "__main__":

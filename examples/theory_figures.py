@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ksparse._style import save
 from ksparse.theory.figures import FIGURES
 
 
@@ -18,7 +17,7 @@ def main(folder: str | Path = "docs/theory") -> list[Path]:
     paths = []
     for name, plot in FIGURES.items():
         paths.append(folder / f"{name}.svg")
-        save(plot(), paths[-1])
+        plot(path=paths[-1])
         print(f"wrote {paths[-1]}")
     return paths
 

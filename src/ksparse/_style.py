@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000",
 )  # fmt: skip
+KINDS = ("png", "svg", "pdf", "jpg", "jpeg", "tif", "tiff", "webp", "eps", "ps")  # of files, all by matplotlib
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW)
 
 
@@ -44,17 +46,48 @@ SETTINGS: Any = {
 }
 
 
+SCREEN = object()  # instead of axes: a figure of pyplot's
+
+
+def canvas(path: Any, ax: Any) -> Any:
+    """What a public plot draws on: the axes it was given, a figure for the file at `path`, or one that pyplot shows.
+
+    Axes given in the place of the path are taken, too.  Only `SCREEN` makes a figure that pyplot keeps: nobody would
+    close one that was made for a file.
+    """
+    if path is None:
+        return SCREEN if ax is None else ax
+    if hasattr(path, "get_figure"):
+        return path
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the name of a file, or axes of matplotlib to draw on, got {path!r}")
+    _kind(path)
+    return ax
+
+
+def finish(ax: Any, path: Any) -> Any:
+    """Write what a public plot drew, if `path` names a file; returns the axes."""
+    if isinstance(path, str | os.PathLike):
+        save(ax, path)
+    return ax
+
+
 def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tuple[int, int] = (1, 1)) -> Any:
     """The axes to draw on: those given, or new ones in the house style (an array, if several panels)."""
-    if ax is not None:
+    if ax is not None and ax is not SCREEN:
         return ax
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("figures need matplotlib; pip install 'ksparse[report]' brings it") from None
+    make: Any = Figure
+    if ax is SCREEN:
+        from matplotlib import pyplot
+
+        make = pyplot.figure
     with mpl.rc_context(SETTINGS):
-        return Figure(figsize=size, layout="constrained").subplots(*panels)
+        return make(figsize=size, layout="constrained").subplots(*panels)
 
 
 def as_svg(ax: Any) -> bytes:
@@ -73,6 +106,14 @@ def as_bytes(ax: Any, kind: str) -> bytes:
         return buffer.getvalue()
 
 
-def save(ax: Any, path: str | Path) -> None:
+def save(ax: Any, path: Any) -> None:
     """Write the figure of these axes; the same figure gives the same bytes."""
-    Path(path).write_bytes(as_bytes(ax, Path(path).suffix[1:].lower()))
+    Path(path).write_bytes(as_bytes(ax, _kind(path)))
+
+
+def _kind(path: Any) -> str:
+    """The format that the end of a file's name stands for."""
+    kind = Path(path).suffix[1:].lower()
+    if kind not in KINDS:
+        raise ValueError(f"path must end in one of {', '.join(f'.{known}' for known in KINDS)}, got {str(path)!r}")
+    return kind

@@ -107,9 +107,10 @@ def path(
                     work.written.append(out)
                 if plot is not None:
                     from .._style import as_bytes
+                    from ..estimators._pictures import draw_path
 
                     with whole_file(files["plot"]) as file:
-                        file.write_bytes(as_bytes(found.plot(), files["plot"].suffix[1:].lower()))
+                        file.write_bytes(as_bytes(draw_path(found), files["plot"].suffix[1:].lower()))
                     work.written.append(plot)
                 if report is not None:
                     write_report(files["report"], best, rows, found, chosen, judged, None)

@@ -19,6 +19,7 @@ from .._minimize import solve
 from .._progress import progress
 from .._scaling import Scaling
 from .._source import Source
+from .._style import canvas, finish
 from .._validate import as_array, check_count, check_flag, check_generator, check_number
 from ..problem import Problem
 from ..result import Result
@@ -286,24 +287,39 @@ class KSparseEstimator(Shown, BaseEstimator):
         check_is_fitted(self)
         return Summary.of(self)
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, path: Any = None, ax: Any = None) -> Any:
         """Bars of what one standard deviation of each feature does, with the coefficient as a number, the most useful
         feature on top; needs the `report` extra.
 
         With several outputs a table: the coefficients as numbers, their sizes on scaled columns as colours.  At most 25
         features are shown.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write, such as "model.png" or "model.svg"; without it pyplot, and so a notebook, shows the
+            figure.
+        ax : Axes of matplotlib, optional
+            What to draw on, instead of a new figure.
+
+        Returns
+        -------
+        Axes
         """
         check_is_fitted(self)
-        return plot_coefficients(self, ax)
+        return finish(plot_coefficients(self, canvas(path, ax)), path)
 
-    def plot_convergence(self, ax: Any = None) -> Any:
-        """The objective against passes over the data, a line a class; needs the `report` extra."""
+    def plot_convergence(self, path: Any = None, ax: Any = None) -> Any:
+        """The objective against passes over the data, one line per class; needs the `report` extra.
+
+        `path` and `ax` are those of `plot`.
+        """
         check_is_fitted(self)
-        return plot_convergence(self, ax)
+        return finish(plot_convergence(self, canvas(path, ax)), path)
 
     def _shown(self) -> tuple[Any, list[Any]]:
         check_is_fitted(self)
-        return self, [self.plot] if self.support_.size else []
+        return self, [functools.partial(plot_coefficients, self)] if self.support_.size else []
 
     def save(self, path: Any, *, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
         """Write the model as JSON; `ksparse.load` reads it.

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from .._source import Source
+from .._style import BLACK, BLUE, canvas, finish, new_axes
 from ..sources import as_source
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
@@ -148,11 +149,15 @@ class _KSparseCV(Shown, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.get_feature_names_out(input_features)
 
-    def plot(self, ax: Any = None) -> Any:
-        """The score against k, with one standard error and the chosen k; needs the `report` extra."""
-        from .._style import BLACK, BLUE, new_axes
+    def plot(self, path: Any = None, ax: Any = None) -> Any:
+        """The score against k, with one standard error and the chosen k; needs the `report` extra.
 
+        `path` is a file to write, `ax` are axes to draw on; without either pyplot, and so a notebook, shows the figure.
+        """
         check_is_fitted(self)
+        return finish(self._draw(canvas(path, ax)), path)
+
+    def _draw(self, ax: Any = None) -> Any:
         ax = new_axes(ax)
         ax.errorbar(self.ks_, self.mean_score_, self.standard_error_, color=BLUE, marker="o", capsize=2, linewidth=1.5)
         ax.axvline(self.k_, color=BLACK, linewidth=1, linestyle=":")
@@ -163,7 +168,7 @@ class _KSparseCV(Shown, BaseEstimator):
 
     def _shown(self) -> tuple[Any, list[Any]]:
         check_is_fitted(self)
-        return self.estimator_, [self.estimator_.plot, self.plot]
+        return self.estimator_, [*self.estimator_._shown()[1], self._draw]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
 from .._source import Source
+from .._style import canvas, finish
 from .._validate import check_counts
 from ..pass_kernels import look_at_rows
 from ..sources import as_source
@@ -69,9 +70,12 @@ class Path:
         best = self.best()
         return f"Path(k = {self.k[0]}..{self.k[-1]}, smallest ebic at k = {best.k_})"
 
-    def plot(self, ax: Any = None) -> Any:
-        """What one standard deviation of a feature does, against k, the chosen k marked; needs the `report` extra."""
-        return draw_path(self, ax)
+    def plot(self, path: Any = None, ax: Any = None) -> Any:
+        """What one standard deviation of a feature does, against k, the chosen k marked; needs the `report` extra.
+
+        `path` is a file to write, `ax` are axes to draw on; without either pyplot, and so a notebook, shows the figure.
+        """
+        return finish(draw_path(self, canvas(path, ax)), path)
 
 
 def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = None, **fit_params: Any) -> Path:

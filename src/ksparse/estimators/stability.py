@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
+from .._style import canvas, finish
 from .._text import table
 from .._validate import check_count, check_generator, check_number
 from ._pictures import SHOWN, draw_bars
@@ -72,8 +73,14 @@ class Stability:
         order = np.argsort(-self.frequency, kind="stable")
         return order[self.frequency[order] > 0]
 
-    def plot(self, ax: Any = None) -> Any:
-        """Bars of the frequencies, the most frequent feature on top; needs the `report` extra."""
+    def plot(self, path: Any = None, ax: Any = None) -> Any:
+        """Bars of the frequencies, the most frequent feature on top; needs the `report` extra.
+
+        `path` is a file to write, `ax` are axes to draw on; without either pyplot, and so a notebook, shows the figure.
+        """
+        return finish(self._draw(canvas(path, ax)), path)
+
+    def _draw(self, ax: Any = None) -> Any:
         order = self._order()[:SHOWN]
         values = self.frequency[order]
         ax = draw_bars(ax, [self.names[j] for j in order], values, [f"{value:.0%}" for value in values])

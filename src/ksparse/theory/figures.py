@@ -1,4 +1,7 @@
-"""The theory in four pictures; each draws on given axes or on new ones, and returns them.  Needs the `report` extra."""
+"""The theory in four pictures.  Needs the `report` extra.
+
+Each is written to a file (`path`), drawn on given axes (`ax`) or on new ones of pyplot's, and returns the axes.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .._style import BLACK, STYLE, new_axes
+from .._style import BLACK, STYLE, canvas, finish, new_axes
 from . import bounds, rates, rip
 
 
-def plot_bounds(K: int = 10, d: int = 1000, ax: Any = None) -> Any:
+def plot_bounds(K: int = 10, d: int = 1000, path: Any = None, ax: Any = None) -> Any:
     """The factor by which thresholding may stretch a distance, against k/K, for the three bounds."""
-    ax = new_axes(ax)
+    ax = new_axes(canvas(path, ax))
     k = np.arange(K, d + 1)
     labels = {"tight": "tight, √ν", "classic": "classic, 2", "jain": f"Jain et al., d = {d:,}"}
     for bound, label in labels.items():
@@ -21,12 +24,12 @@ def plot_bounds(K: int = 10, d: int = 1000, ax: Any = None) -> Any:
     ax.annotate("HT-SVRG needs less than √(4/3)", (1.05, np.sqrt(4 / 3)), xytext=(0, -13), textcoords="offset points")
     ax.set(xscale="log", xlabel="k / K", ylabel="largest ‖H_k(b) − x‖ / ‖b − x‖", ylim=(0.95, 2.1), xlim=(1, d / K))
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.02, 0.87))
-    return ax
+    return finish(ax, path)
 
 
-def plot_thresholds(K: int = 10, largest: int = 100, ax: Any = None) -> Any:
+def plot_thresholds(K: int = 10, largest: int = 100, path: Any = None, ax: Any = None) -> Any:
     """The restricted isometry constants that IHT and CoSaMP allow for rate 0.5, against k/K."""
-    ax = new_axes(ax)
+    ax = new_axes(canvas(path, ax))
     k = np.unique(np.geomspace(K, largest * K, 200).astype(int))
     for algorithm, label, order in (("iht", "IHT", "2k+K"), ("cosamp", "CoSaMP", "3k+K")):
         for bound in ("tight", "classic"):
@@ -35,12 +38,12 @@ def plot_thresholds(K: int = 10, largest: int = 100, ax: Any = None) -> Any:
             ax.plot(k / K, rip.rip_threshold(algorithm, k, K, bound=bound), label=text, **style)
     ax.set(xscale="log", xlabel="k / K", ylabel="largest δ for rate 0.5", ylim=(0.15, 0.36), xlim=(1, largest))
     ax.legend(frameon=False, fontsize=8, loc="center right", bbox_to_anchor=(1.0, 0.55))
-    return ax
+    return finish(ax, path)
 
 
-def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, ax: Any = None) -> Any:
+def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, path: Any = None, ax: Any = None) -> Any:
     """β against ν at step share/L: as printed, with its minimum, and as Theorem 1 really allows."""
-    ax = new_axes(ax)
+    ax = new_axes(canvas(path, ax))
     eta = share / c  # in units where α = 1
     m = round(4 * (8 * c - 1)) if m is None else m
     best = float(rates.optimal_nu(eta, 1.0))
@@ -61,12 +64,12 @@ def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, ax: An
     ax.set(xlabel="ν (k grows to the left)", ylabel="β, factor a stage", xlim=(1.0, nu[-1]), ylim=(0.5, 1.3))
     ax.set_title(f"c = L/α = {c:g}, η = {share:g}/L, m = {m}", fontsize=10)
     ax.legend(frameon=False, fontsize=8, loc="upper left")
-    return ax
+    return finish(ax, path)
 
 
-def plot_tradeoff(K: int = 10, d: int = 10_000, ax: Any = None) -> Any:
+def plot_tradeoff(K: int = 10, d: int = 10_000, path: Any = None, ax: Any = None) -> Any:
     """How the sufficient number of measurements grows with k, for one constant: a larger k is not free."""
-    ax = new_axes(ax)
+    ax = new_axes(canvas(path, ax))
     k = np.unique(np.geomspace(K, 100 * K, 200).astype(int))
     unit = rip.measurements("iht", K, K, d)
     for algorithm, label in (("iht", "IHT"), ("cosamp", "CoSaMP")):
@@ -80,7 +83,7 @@ def plot_tradeoff(K: int = 10, d: int = 10_000, ax: Any = None) -> Any:
     )  # fmt: skip
     ax.set_title(f"K = {K}, d = {d:,}, rate 0.5", fontsize=10)
     ax.legend(frameon=False, fontsize=8)
-    return ax
+    return finish(ax, path)
 
 
 FIGURES = {"bounds": plot_bounds, "thresholds": plot_thresholds, "rate": plot_rate, "tradeoff": plot_tradeoff}

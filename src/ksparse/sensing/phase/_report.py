@@ -18,12 +18,14 @@ def write_report(phases: Sequence[Phase], out: str | Path) -> list[Path]:
     out = Path(out)
     files = {out / "table.csv": as_csv(phases).encode()}
     try:
-        from ..._style import as_bytes
-        from .figures import plot_curves, plot_phase
+        from ..._style import as_bytes, new_axes
+        from .figures import SIZE, plot_curves, plot_phase
 
-        pictures = {"phase": plot_curves(phases) if len(phases) > 1 else plot_phase(phases[0])}
+        pictures = {f"phase-{_plain(phase.label)}": plot_phase(phase, ax=new_axes(size=SIZE)) for phase in phases}
         if len(phases) > 1:
-            pictures |= {f"phase-{_plain(phase.label)}": plot_phase(phase) for phase in phases}
+            pictures["phase"] = plot_curves(phases, ax=new_axes(size=SIZE))
+        else:
+            pictures = {"phase": pictures.popitem()[1]}
         files |= {
             out / f"{name}.{kind}": as_bytes(ax, kind) for name, ax in pictures.items() for kind in ("svg", "png")
         }

@@ -205,13 +205,9 @@ class Phase:
 
     def plot(self, path: str | Path | None = None, ax: Any = None) -> Any:
         """The success rate of every cell with the 50% curve and Donoho and Tanner's; see `figures.plot_phase`."""
-        from ..._style import save
         from .figures import plot_phase
 
-        ax = plot_phase(self, ax)
-        if path is not None:
-            save(ax, path)
-        return ax
+        return plot_phase(self, path, ax)
 
 
 def check_rate(rate: Any) -> float:

@@ -1,4 +1,7 @@
-"""Phase transitions in pictures; they are drawn from counts and try nothing.  Needs the `report` extra."""
+"""Phase transitions in pictures; they are drawn from counts and try nothing.  Needs the `report` extra.
+
+Each is written to a file (`path`), drawn on given axes (`ax`) or on new ones of pyplot's, and returns the axes.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._style import BLACK, CYCLE, ORANGE, new_axes
+from ..._style import BLACK, CYCLE, ORANGE, canvas, finish, new_axes
 from ._result import Phase
 from ._threshold import donoho_tanner
 
 COLORS = "cividis"  # the same to people with and without colour blindness, and ordered in print
 MARKS = "osD^vPX*"
+SIZE = (6.2, 4.6)
 
 
-def plot_phase(phase: Phase, ax: Any = None) -> Any:
+def plot_phase(phase: Phase, path: Any = None, ax: Any = None) -> Any:
     """The success rate of every cell in colours, the 50% curve with its standard errors, and Donoho and Tanner's."""
     from matplotlib.patheffects import Normal, Stroke
 
-    ax = new_axes(ax, (6.2, 4.6))
+    ax = new_axes(canvas(path, ax), SIZE)
     shares = phase.by == "n"
     image = draw_rates(ax, phase, shares)
     border = {"path_effects": [Stroke(linewidth=3, foreground=BLACK), Normal()]}  # seen on dark tiles and on light ones
@@ -30,7 +34,7 @@ def plot_phase(phase: Phase, ax: Any = None) -> Any:
     ax.figure.colorbar(image, ax=ax, label="success rate").outline.set_visible(False)
     ax.set_title(_title(phase, with_label=True), fontsize=9)
     _legend_beneath(ax, 2)
-    return ax
+    return finish(ax, path)
 
 
 def draw_rates(ax: Any, phase: Phase, shares: bool) -> Any:
@@ -46,9 +50,9 @@ def draw_rates(ax: Any, phase: Phase, shares: bool) -> Any:
     return image
 
 
-def plot_curves(phases: Sequence[Phase], ax: Any = None) -> Any:
+def plot_curves(phases: Sequence[Phase], path: Any = None, ax: Any = None) -> Any:
     """The 50% curves of several phases of one grid, and Donoho and Tanner's."""
-    ax = new_axes(ax, (6.2, 4.6))
+    ax = new_axes(canvas(path, ax), SIZE)
     shares = phases[0].by == "n"
     _finish(ax, phases[0], shares)
     for i, phase in enumerate(phases):
@@ -56,7 +60,7 @@ def plot_curves(phases: Sequence[Phase], ax: Any = None) -> Any:
     _draw_threshold(ax, phases[0].d, shares, color=BLACK)
     ax.set_title(f"50% success: {_title(phases[0], with_label=False)}", fontsize=9)
     _legend_beneath(ax, min(len(phases) + 1, 3))
-    return ax
+    return finish(ax, path)
 
 
 def _draw_curve(ax: Any, phase: Phase, shares: bool, **style: Any) -> None:
