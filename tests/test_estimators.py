@@ -306,13 +306,13 @@ def test_cross_validation_takes_the_simplest_good_model():
     assert scored.best_score_ > 0.8
 
 
-def test_pictures_of_the_choice():
+def test_pictures_of_the_choice(tmp_path):
     pytest.importorskip("matplotlib", reason="figures need the report extra")
     X, y = planted()
-    ax = k_path(X, y, np.arange(1, 8)).plot()
+    ax = k_path(X, y, np.arange(1, 8)).plot(tmp_path / "path.png")
     assert ax.get_title() == "smallest EBIC at k = 4"
     assert ax.get_xlabel() == "k"
-    assert "chosen: k = 4" in KSparseRegressorCV(np.arange(1, 8)).fit(X, y).plot().get_title()
+    assert "chosen: k = 4" in KSparseRegressorCV(np.arange(1, 8)).fit(X, y).plot(tmp_path / "cv.png").get_title()
 
 
 # --- data that are hard to like --------------------------------------------------------------------------------------

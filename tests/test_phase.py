@@ -537,8 +537,8 @@ def test_pictures(tmp_path):
     curve = half.curve()
     np.testing.assert_allclose((curve.K / curve.n)[:7], donoho_tanner(curve.n[:7] / 100), atol=0.03)
     assert curve.K[7] == np.inf  # beyond the largest rho
-    assert plot_curves([half, half]).get_xlabel() == "δ = n/d"
-    assert half.plot().get_ylabel() == "ρ = K/n"
+    assert plot_curves([half, half], tmp_path / "c.svg").get_xlabel() == "δ = n/d"
+    assert half.plot(tmp_path / "d.svg").get_ylabel() == "ρ = K/n"
 
 
 def test_the_page_is_true():

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import base64
 import builtins
+import functools
+import html
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,8 +28,13 @@ from ksparse import (
     load,
     support_stability,
 )
+from ksparse.sensing import phase
+from ksparse.sensing.phase.figures import plot_curves
+from ksparse.theory import certificate
+from ksparse.theory.figures import FIGURES
 
-pytest.importorskip("matplotlib", reason="figures need the report extra")
+pyplot = pytest.importorskip("matplotlib.pyplot", reason="figures need the report extra")
+pyplot.switch_backend("agg")  # no windows, whatever the desktop
 
 IMAGE = 'src="data:image/svg+xml;base64,'  # of ours; scikit-learn has some in its styles
 HARD = [
@@ -42,6 +51,12 @@ HARD = [
     "",
     "%s",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _closed_figures():
+    yield
+    pyplot.close("all")
 
 
 def planted(n=120, d=12, seed=0):
@@ -118,6 +133,43 @@ def test_axes_that_are_given_are_drawn_on():
     for draw in (model.plot, model.plot_convergence, k_path(X, y, [1, 2]).plot):
         ax = Figure().subplots()
         assert draw(ax) is ax
+        assert draw(ax=ax) is ax
+    assert not pyplot.get_fignums()
+
+
+def all_plots():
+    """Every public way to a picture: what makes one without arguments."""
+    X, y = planted()
+    model = KSparseRegressor(k=2).fit(X, y)
+    stability = support_stability(X, y, model, n_resamples=2, random_state=0)
+    cv = KSparseRegressorCV([1, 2], cv=2).fit(X, y)
+    found = phase.Phase.load(Path(__file__).parent.parent / "docs" / "phase" / "omp.json")
+    curves = functools.partial(plot_curves, [found])
+    plots = [model.plot, model.plot_convergence, k_path(X, y, [1, 2]).plot, stability.plot, cv.plot, found.plot, curves]
+    return [*plots, *FIGURES.values()]
+
+
+def test_a_figure_is_shown_once_or_written(tmp_path):
+    for number, plot in enumerate(all_plots()):
+        ax = plot()
+        assert [pyplot.figure(open_) for open_ in pyplot.get_fignums()] == [ax.figure]  # what a notebook shows
+        pyplot.close(ax.figure)
+        for file in (f"{tmp_path}/{number}.png", tmp_path / f"{number}.SVG"):
+            written = plot(path=file)
+            assert Path(file).stat().st_size > 1000
+            assert written.get_xlabel() == ax.get_xlabel()
+        assert not pyplot.get_fignums()  # nobody would close what was made for a file
+
+
+def test_what_is_no_path_is_refused(tmp_path):
+    model = KSparseRegressor(k=2).fit(*planted())
+    model.plot(str(tmp_path / "first.png"))
+    assert (tmp_path / "first.png").exists()
+    with pytest.raises(ValueError, match=r"path must end in one of \.png, .*, got 'picture'"):
+        model.plot("picture")
+    with pytest.raises(TypeError, match="path must be the name of a file, or axes of matplotlib to draw on, got 3"):
+        model.plot(3)
+    assert not pyplot.get_fignums()
 
 
 # --- convergence -----------------------------------------------------------------------------------------------------
@@ -207,6 +259,80 @@ def test_a_page_of_cross_validation(cls):
     page = model.fit(X, y > 0)._repr_html_() if cls is KSparseClassifierCV else model.fit(X, y)._repr_html_()
     assert page.count(IMAGE) == 2
     assert model.summary()._repr_html_() in page
+
+
+def tables_of(page):
+    """The cells of every table of a page, as they are read."""
+    return [
+        [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", table)]
+        for table in re.findall(r"<table>(.*?)</table>", page, re.DOTALL)
+    ]
+
+
+def test_what_is_found_shows_itself_and_becomes_a_frame():
+    X, y = planted()
+    frame = pd.DataFrame(X, columns=HARD)
+    model = KSparseRegressor(k=3).fit(frame, y)
+    path, cv = k_path(frame, y, [1, 3, 12]), KSparseRegressorCV([1, 3], cv=2).fit(frame, y)
+    stability = support_stability(frame, y, model, n_resamples=4, random_state=0)
+    for shown in (model.summary(), path, stability, cv, model.certificate_, certificate(X, y, k=3)):
+        page = shown._repr_html_()
+        assert "<b>bold</b>" not in page
+        assert page.count(IMAGE) == {path: 1, stability: 1, cv: 2}.get(shown, 0)
+        assert len(shown.to_frame())
+    assert not pyplot.get_fignums()
+    rows = path.to_frame()
+    assert rows.columns.tolist() == ["k", "objective", "loss", "aic", "bic", "ebic", "features"]
+    assert rows.features.map(len).tolist() == rows.k.tolist() == [1, 3, 12]
+    np.testing.assert_array_equal(rows.ebic, path.ebic)
+    (table,) = tables_of(path._repr_html_())
+    assert [row[0] for row in table] == ["k", "1", "3", "12"]
+    assert len(path.moves()[-1][0]) == 9
+    rows = stability.to_frame()
+    assert sorted(rows.feature) == sorted(map(str, frame.columns))
+    assert rows.frequency.tolist() == sorted(stability.frequency, reverse=True)
+    rows = cv.to_frame()
+    np.testing.assert_allclose(rows[["fold_0", "fold_1"]].mean(axis=1), rows.mean_score)
+    assert rows.k[rows.chosen].tolist() == [cv.k_]
+    assert [row[0] for row in tables_of(cv._repr_html_())[-1]] == ["k", "1", "3"]
+
+
+def test_a_summary_as_a_frame_is_what_it_prints():
+    X, y = load_iris(return_X_y=True)
+    several, one = (
+        KSparseClassifier(k=2).fit(X, y).summary(),
+        KSparseRegressor(k=2).fit(X, X @ [1, -2, 0, 0.1]).summary(),
+    )
+    assert several.to_frame().columns.tolist() == ["output", "feature", "coefficient", "worth"]
+    rows = one.to_frame()
+    assert rows.columns.tolist() == ["feature", "coefficient", "worth"]
+    assert [html.unescape(row[0]) for row in tables_of(one._repr_html_())[0]] == ["feature", *rows.feature]
+    assert [f"{value:.6g}" in str(one) for value in rows.coefficient] == [True, True, True]
+    assert rows.feature.iloc[-1] == "(intercept)"
+    assert rows.worth.isna().tolist() == [False, False, True]
+
+
+def test_certificates_as_frames_stand_beneath_each_other():
+    X, y = planted()
+    models = [KSparseRegressor(k=k).fit(X, y) for k in (1, 2)]
+    rows = pd.concat([model.certificate_.to_frame() for model in models])
+    assert rows.objective.tolist() == [model.objective_ for model in models]
+    X, y = planted(n=500, d=60)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    proved = [certificate(X, y, k=40, K=1, l2=l2) for l2 in (0.0, 5.0)]
+    rows = pd.concat([entry.to_frame() for entry in proved])
+    assert rows.verdict.tolist() == ["not certified", "certified"] == [entry.verdict for entry in proved]
+    assert rows["sparsity holds"].tolist() == [False, True]
+    assert rows.step.tolist() == [entry.step for entry in proved]
+    (table,) = tables_of(proved[1]._repr_html_())
+    assert [row[0] for row in table[1:]] == [condition.name for condition in proved[1].conditions]
+
+
+def test_without_pandas_a_frame_says_what_is_missing(monkeypatch):
+    summary = KSparseRegressor(k=2).fit(*planted()).summary()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_frame needs pandas; pip install pandas"):
+        summary.to_frame()
 
 
 def test_pages_show_hard_names_and_never_fail():

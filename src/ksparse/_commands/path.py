@@ -141,16 +141,19 @@ def path_rows(found: Any) -> list[dict[str, Any]]:
     from ._models import feature_rows
 
     rows: list[dict[str, Any]] = []
-    before: list[str] = []
-    for i, model in enumerate(found.models):
-        names = [str(name) for name in model.get_feature_names_out()]
+    for i, (model, (enters, leaves)) in enumerate(zip(found.models, found.moves(), strict=True)):
         row = {"k": model.k_, "objective": found.objective[i], "loss": found.loss[i]}
         row |= {criterion: getattr(found, criterion)[i] for criterion in CRITERIA}
-        row["enters"] = [name for name in names if name not in before]
-        row["leaves"] = [name for name in before if name not in names]
         summary = model.summary()
-        rows.append({**row, "features": feature_rows(summary), "intercepts": summary.intercepts})
-        before = names
+        rows.append(
+            {
+                **row,
+                "enters": enters,
+                "leaves": leaves,
+                "features": feature_rows(summary),
+                "intercepts": summary.intercepts,
+            }
+        )
     return rows
 
 

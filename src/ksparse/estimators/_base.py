@@ -317,9 +317,9 @@ class KSparseEstimator(Shown, BaseEstimator):
         check_is_fitted(self)
         return finish(plot_convergence(self, canvas(path, ax)), path)
 
-    def _shown(self) -> tuple[Any, list[Any]]:
-        check_is_fitted(self)
-        return self, [functools.partial(plot_coefficients, self)] if self.support_.size else []
+    def _shown(self) -> tuple[list[Any], list[Any]]:
+        table = self.summary()._repr_html_()
+        return [table], [functools.partial(plot_coefficients, self)] if self.support_.size else []
 
     def save(self, path: Any, *, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
         """Write the model as JSON; `ksparse.load` reads it.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import jsonable
+from .._text import data_frame, html_lines
 from ..pass_kernels import look_at_rows
 from ..problem import Problem
 from ..result import Result
@@ -50,6 +51,13 @@ class FitCertificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
         return jsonable(asdict(self))
+
+    def to_frame(self) -> Any:
+        """One row as a pandas.DataFrame: rows of several fits can be put beneath each other."""
+        return data_frame({name: [value] for name, value in asdict(self).items()})
+
+    def _repr_html_(self) -> str:
+        return html_lines(str(self).splitlines(), bold=True)
 
     def __str__(self) -> str:
         where = "" if self.exact else " that its quadratic model promises"

@@ -164,17 +164,17 @@ class Shown(ABC):
     """An estimator that shows itself in a notebook: scikit-learn's diagram and, once fitted, its table and pictures."""
 
     @abstractmethod
-    def _shown(self) -> tuple[Any, list[Any]]:
-        """The model whose table is shown, and functions that draw the pictures; raises if there is none yet."""
+    def _shown(self) -> tuple[list[Any], list[Any]]:
+        """What is shown: tables, and functions that draw the pictures; raises if there is none yet."""
 
     def _repr_html_inner(self) -> str:
         diagram = estimator_html_repr(self)
         try:
-            model, pictures = self._shown()
-            parts = [diagram, f'<div style="{TABLE}">{model.summary()._repr_html_()}</div>']
+            tables, pictures = self._shown()
+            parts = [diagram, *(f'<div style="{TABLE}">{table}</div>' for table in tables)]
         except Exception:  # not fitted, or left half fitted by an error: a page must not fail, and the diagram is true
             return diagram
-        page = "\n".join([*parts, *(_image(picture) for picture in pictures)])
+        page = "\n".join([*parts, *(image(picture) for picture in pictures)])
         return page.encode("utf-8", "replace").decode("utf-8")  # names may hold what no page can
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
@@ -184,7 +184,7 @@ class Shown(ABC):
         return bundle
 
 
-def _image(picture: Any) -> str:
+def image(picture: Any) -> str:
     """What a function draws, inside the page; nothing if it cannot be drawn.
 
     As the source of an image: the styles inside an SVG would otherwise hold for the whole page.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._text import table
+from .._text import data_frame, html_table, table
 
 CAUTION = (
     "worth: by how much the objective would rise without the feature. No p-values: after a selection they would lie."
@@ -43,12 +43,24 @@ class Summary:
         title = f"{type(model).__name__}: {features}, objective {model.objective_:.6g}"
         return cls(title, rows, constants)
 
+    def _columns(self) -> dict[str, tuple[Any, ...]]:
+        """The table by columns; the output has one only where there are several."""
+        rows = [*self.rows, *((output, "(intercept)", b, math.nan) for output, b in self.intercepts.items())]
+        columns = dict(zip(("output", "feature", "coefficient", "worth"), zip(*rows, strict=True), strict=True))
+        if len(self.intercepts) == 1:
+            del columns["output"]
+        return columns
+
+    def to_frame(self) -> Any:
+        """The table as a pandas.DataFrame, with the intercept, which has no worth, at its end."""
+        return data_frame(self._columns())
+
     def _cells(self) -> list[tuple[str, ...]]:
-        """The table with its head, as text; the output has a column only where there are several."""
-        rows = [("output", "feature", "coefficient", "worth")]
-        rows += [(output, name, f"{w:.6g}", f"{u:.3g}") for output, name, w, u in self.rows]
-        rows += [(output, "(intercept)", f"{b:.6g}", "") for output, b in self.intercepts.items()]
-        return [row if len(self.intercepts) > 1 else row[1:] for row in rows]
+        """The table with its head, as text."""
+        columns = self._columns()
+        columns["coefficient"] = tuple(f"{w:.6g}" for w in columns["coefficient"])
+        columns["worth"] = tuple("" if math.isnan(u) else f"{u:.3g}" for u in columns["worth"])
+        return [tuple(columns), *zip(*columns.values(), strict=True)]
 
     def __str__(self) -> str:
         return "\n".join([self.title, table(self._cells(), 1 + (len(self.intercepts) > 1)), CAUTION])
@@ -56,8 +68,4 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head, *body = [[html.escape(cell) for cell in row] for row in self._cells()]
-        lines = [f"<tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"]
-        lines += [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in body]
-        title = f'<caption style="white-space: nowrap; text-align: left">{html.escape(self.title)}</caption>'
-        return f"<table>{title}{''.join(lines)}</table><p>{CAUTION}</p>"
+        return html_table(self._cells(), self.title, (0, 1)[: len(self.intercepts)]) + f"<p>{CAUTION}</p>"

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from .._source import Source
 from .._style import BLACK, BLUE, canvas, finish, new_axes
+from .._text import data_frame, html_table
 from ..sources import as_source
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
@@ -166,9 +167,22 @@ class _KSparseCV(Shown, BaseEstimator):
         whole_numbers(ax)
         return ax
 
-    def _shown(self) -> tuple[Any, list[Any]]:
+    def to_frame(self) -> Any:
+        """One row per k as a pandas.DataFrame: the mean score, its standard error, the score of every fold, and which
+        k was chosen."""
         check_is_fitted(self)
-        return self.estimator_, [*self.estimator_._shown()[1], self._draw]
+        columns = {"k": self.ks_, "mean_score": self.mean_score_, "standard_error": self.standard_error_}
+        folds = {f"fold_{i}": scores for i, scores in enumerate(self.scores_)}
+        return data_frame({**columns, **folds, "chosen": self.ks_ == self.k_})
+
+    def _shown(self) -> tuple[list[Any], list[Any]]:
+        check_is_fitted(self)
+        tables, pictures = self.estimator_._shown()
+        rows = [("k", "mean score", "±", "")]
+        for k, mean, error in zip(self.ks_, self.mean_score_, self.standard_error_, strict=True):
+            rows.append((f"{k}", f"{mean:.5g}", f"{error:.2g}", "chosen" if k == self.k_ else ""))
+        title = f"cross-validation, {len(self.scores_)} folds: k = {self.k_} (best mean: {self.best_k_})"
+        return [*tables, html_table(rows, title, ())], [*pictures, self._draw]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +15,16 @@ from sklearn.utils.validation import _check_sample_weight
 from .. import losses
 from .._source import Source
 from .._style import canvas, finish
+from .._text import data_frame, html_table
 from .._validate import check_counts
 from ..pass_kernels import look_at_rows
 from ..sources import as_source
 from ._joint import count_units
-from ._pictures import draw_path
+from ._pictures import draw_path, image
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 
+CRITERIA = ("aic", "bic", "ebic")
 LARGEST = 20  # the path's end, unless told
 
 
@@ -52,7 +55,7 @@ class Path:
 
     def best(self, criterion: str = "ebic") -> Any:
         """The model with the smallest "aic", "bic" or "ebic"."""
-        if criterion not in ("aic", "bic", "ebic"):
+        if criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of 'aic', 'bic', 'ebic', got {criterion!r}")
         return self.models[int(np.argmin(getattr(self, criterion)))]
 
@@ -69,6 +72,28 @@ class Path:
     def __repr__(self) -> str:
         best = self.best()
         return f"Path(k = {self.k[0]}..{self.k[-1]}, smallest ebic at k = {best.k_})"
+
+    def moves(self) -> list[tuple[list[str], list[str]]]:
+        """The names of the features that enter and that leave at every k."""
+        names = [list(map(str, model.get_feature_names_out())) for model in self.models]
+        return [
+            ([name for name in now if name not in before], [name for name in before if name not in now])
+            for before, now in zip([[], *names], names, strict=False)
+        ]
+
+    def to_frame(self) -> Any:
+        """One row per k as a pandas.DataFrame: objective, loss, criteria, and a list of the names of the features."""
+        columns = {name: getattr(self, name) for name in ("k", "objective", "loss", *CRITERIA)}
+        return data_frame({**columns, "features": [model.get_feature_names_out().tolist() for model in self.models]})
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, ...]] = [("k", "objective", "loss", *CRITERIA, "enters and leaves")]
+        for i, (enters, leaves) in enumerate(self.moves()):
+            criteria = (f"{getattr(self, name)[i]:.1f}" for name in CRITERIA)
+            moves = " ".join([*(f"+{name}" for name in enters), *(f"−{name}" for name in leaves)])
+            rows.append((f"{self.k[i]}", f"{self.objective[i]:.5g}", f"{self.loss[i]:.5g}", *criteria, moves))
+        title = "smallest " + ", ".join(f"{name} at k = {self.best(name).k_}" for name in CRITERIA)
+        return html_table(rows, title, (6,)) + image(functools.partial(draw_path, self))
 
     def plot(self, path: Any = None, ax: Any = None) -> Any:
         """What one standard deviation of a feature does, against k, the chosen k marked; needs the `report` extra.

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
 from .._style import canvas, finish
-from .._text import table
+from .._text import data_frame, html_table, table
 from .._validate import check_count, check_generator, check_number
-from ._pictures import SHOWN, draw_bars
+from ._pictures import SHOWN, draw_bars, image
 from ._summary import feature_names
 from .path import check_template
 
@@ -62,11 +62,24 @@ class Stability:
         return 1.0 - float(np.mean(p * (1.0 - p))) * M / (M - 1) / (share * (1.0 - share))
 
     def __str__(self) -> str:
+        title, rows, rest = self._said()
+        return "\n".join([title, table(rows), *rest])
+
+    def _repr_html_(self) -> str:
+        title, rows, rest = self._said()
+        return html_table(rows, title) + "".join(f"<p>{line}</p>" for line in rest) + image(self._draw)
+
+    def _said(self) -> tuple[str, list[tuple[str, str]], list[str]]:
+        """The title, the table of the most frequent features, and how many more there are."""
         order = self._order()
         rows = [("feature", "chosen"), *((self.names[j], f"{self.frequency[j]:.0%}") for j in order[:SHOWN])]
         title = f"Stability: {self.n_resamples} resamples, k = {self.k}, agreement {self.agreement:.2f}"
-        rest = [f"and {order.size - SHOWN} more, less often"] if order.size > SHOWN else []
-        return "\n".join([title, table(rows), *rest])
+        return title, rows, [f"and {order.size - SHOWN} more, less often"] if order.size > SHOWN else []
+
+    def to_frame(self) -> Any:
+        """Every feature and its frequency as a pandas.DataFrame, the most frequent first."""
+        order = np.argsort(-self.frequency, kind="stable")
+        return data_frame({"feature": [self.names[j] for j in order], "frequency": self.frequency[order]})
 
     def _order(self) -> NDArray[np.intp]:
         """The features that were ever chosen, the most frequent first."""

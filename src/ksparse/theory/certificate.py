@@ -8,13 +8,14 @@ Lemma 20, is taken on trust.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._json import jsonable
+from .._text import data_frame, html_lines, html_table
 from .._validate import check_count, check_vector
 from ..operators import hard_threshold, support
 from ..result import Result
@@ -23,6 +24,7 @@ from .conditions import Case, Condition, Judgement, Remedy
 from .curvature import Landscape, condition
 from .spectrum import Bracket, is_operator
 
+MARK = {True: "yes", False: "no", None: "?"}
 BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 16-18 of docs/errata.md"
 
 
@@ -93,6 +95,22 @@ class Certificate:
         plain["remedies"] = [entry.changes for entry in self.remedies]
         return jsonable(plain)
 
+    def to_frame(self) -> Any:
+        """One row as a pandas.DataFrame, a column for each number and for each condition (None where it is undecided).
+
+        Rows of several certificates, of other k or l2 say, can be put beneath each other.
+        """
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        columns = {name: value for name, value in known.items() if name not in ("conditions", "remedies", "alpha", "c")}
+        for name in ("alpha", "c"):
+            columns |= {f"{name}_lower": known[name].lower, f"{name}_upper": known[name].upper}
+        columns |= {f"{entry.name} holds": entry.holds for entry in self.conditions}
+        return data_frame({name: [value] for name, value in columns.items()})
+
+    def _repr_html_(self) -> str:
+        rows = [("condition", "holds", "what it asks for"), *((c.name, MARK[c.holds], c.text) for c in self.conditions)]
+        return html_lines(self._facts(), bold=True) + html_table(rows, left=(0, 1, 2)) + html_lines(self._after())
+
     def _tail_text(self) -> str:
         if math.isnan(self.tail):
             return ""
@@ -105,22 +123,29 @@ class Certificate:
         tail = float(rates.tail(self.grad_norm, self.step, self.m, self.nu, self.L, worst, radius)) if radius else 0.0
         return f"; no bound on the tail without a radius ({tail:.4g} with radius={radius:.4g})"
 
-    def __str__(self) -> str:
-        mark = {True: "yes", False: "no ", None: "?  "}
-        lines = [
+    def _facts(self) -> list[str]:
+        """The verdict, and the numbers that it rests on."""
+        return [
             f"{self.verdict}{f': {self.reason}' if self.reason else ''}",
-            f"  k = {self.k}, K = {self.K}, d = {self.d}, n = {self.n}: rho = {self.rho:.4g}, "
+            f"k = {self.k}, K = {self.K}, d = {self.d}, n = {self.n}: rho = {self.rho:.4g}, "
             f"sqrt(nu) = {math.sqrt(self.nu):.4f}",
-            f"  L = {self.L:.4g}, alpha in [{self.alpha.lower:.4g}, {self.alpha.upper:.4g}], "
+            f"L = {self.L:.4g}, alpha in [{self.alpha.lower:.4g}, {self.alpha.upper:.4g}], "
             f"c in [{self.c.lower:.4g}, {self.c.upper:.4g}]",
-            *(f"  {mark[entry.holds]} {entry.name}: {entry.text}" for entry in self.conditions),
         ]
+
+    def _after(self) -> list[str]:
+        """What follows from the conditions."""
+        lines = []
         if self.certified:
-            lines.append(f"  rate {self.beta:.4g} a stage, {self.stages:g} stages to a millionth{self._tail_text()}")
-        lines += [f"  would make it so: {remedy.text}" for remedy in self.remedies]
+            lines.append(f"rate {self.beta:.4g} a stage, {self.stages:g} stages to a millionth{self._tail_text()}")
+        lines += [f"would make it so: {remedy.text}" for remedy in self.remedies]
         if not self.certified and not self.remedies:
-            lines.append("  no ridge, batch size or larger k was found that makes it so")
-        return "\n".join([*lines, f"  ({self.basis})"])
+            lines.append("no ridge, batch size or larger k was found that makes it so")
+        return [*lines, f"({self.basis})"]
+
+    def __str__(self) -> str:
+        conditions = (f"{MARK[entry.holds]:3} {entry.name}: {entry.text}" for entry in self.conditions)
+        return "\n  ".join([*self._facts(), *conditions, *self._after()])
 
 
 def certificate(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._text import table
+from ..._text import html_table, table
 from ..._validate import check_choice, check_count, check_number
 from ._fit import crossing, wilson
 
@@ -166,11 +165,7 @@ class Phase:
         return f"Phase({self._headline()}: {int(self.successes.sum()):,} successes)"
 
     def _repr_html_(self) -> str:
-        lines = (
-            "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-            for tag, cells in zip(["th"] + ["td"] * self.n.size, self._cells(), strict=False)
-        )
-        return f"<p>{html.escape(self._headline())}</p><table><tr>{'</tr><tr>'.join(lines)}</tr></table>"
+        return html_table(self._cells(), self._headline(), left=())
 
     def _headline(self) -> str:
         s = self.settings
