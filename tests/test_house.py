@@ -44,6 +44,7 @@ FREE = {
 }  # inside a layer
 EXTRA = {
     "_dask": {"distributed"},
+    "_text": {"pandas"},
     "_threads": {"threadpoolctl"},
     "_minimize": {"sklearn"},
     "_progress": {"rich"},

@@ -33,7 +33,8 @@ from ksparse.sensing.phase.figures import plot_curves
 from ksparse.theory import certificate
 from ksparse.theory.figures import FIGURES
 
-pyplot = pytest.importorskip("matplotlib.pyplot", reason="figures need the report extra")
+mpl = pytest.importorskip("matplotlib", reason="figures need the report extra")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 pyplot.switch_backend("agg")  # no windows, whatever the desktop
 
 IMAGE = 'src="data:image/svg+xml;base64,'  # of ours; scikit-learn has some in its styles
@@ -161,6 +162,19 @@ def test_a_figure_is_shown_once_or_written(tmp_path):
         assert not pyplot.get_fignums()  # nobody would close what was made for a file
 
 
+def test_a_notebook_that_becomes_interactive_stays_so(monkeypatch):
+    model, figure = KSparseRegressor(k=2).fit(*planted()), pyplot.figure
+
+    def first_figure(**settings):
+        pyplot.ion()  # as a notebook's backend does when the first figure loads it
+        return figure(**settings)
+
+    with mpl.rc_context({"interactive": False}):
+        monkeypatch.setattr(pyplot, "figure", first_figure)
+        model.plot()
+        assert mpl.is_interactive()  # else later figures would not be shown
+
+
 def test_what_is_no_path_is_refused(tmp_path):
     model = KSparseRegressor(k=2).fit(*planted())
     model.plot(str(tmp_path / "first.png"))
@@ -264,8 +278,8 @@ def test_a_page_of_cross_validation(cls):
 def tables_of(page):
     """The cells of every table of a page, as they are read."""
     return [
-        [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", table)]
-        for table in re.findall(r"<table>(.*?)</table>", page, re.DOTALL)
+        [re.findall(r"(?s)<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"(?s)<tr>(.*?)</tr>", table)]
+        for table in re.findall(r"(?s)<table>(.*?)</table>", page)
     ]
 
 
@@ -278,7 +292,7 @@ def test_what_is_found_shows_itself_and_becomes_a_frame():
     for shown in (model.summary(), path, stability, cv, model.certificate_, certificate(X, y, k=3)):
         page = shown._repr_html_()
         assert "<b>bold</b>" not in page
-        assert page.count(IMAGE) == {path: 1, stability: 1, cv: 2}.get(shown, 0)
+        assert page.count(IMAGE) == {"Path": 1, "Stability": 1, "KSparseRegressorCV": 2}.get(type(shown).__name__, 0)
         assert len(shown.to_frame())
     assert not pyplot.get_fignums()
     rows = path.to_frame()
@@ -356,8 +370,6 @@ def test_pages_show_hard_names_and_never_fail():
 
 
 def test_settings_of_matplotlib_do_not_break_a_page():
-    import matplotlib as mpl
-
     X, y = planted()
     model = KSparseRegressor(k=3).fit(X, y)
     with mpl.rc_context({"text.usetex": True, "path.effects": ["nonsense"]}):

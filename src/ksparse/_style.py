@@ -86,8 +86,10 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tup
         from matplotlib import pyplot
 
         make = pyplot.figure
+    # outside the context: the first figure in a notebook loads its backend, which sets "interactive" for good
+    figure = make(figsize=size, layout="constrained")
     with mpl.rc_context(SETTINGS):
-        return make(figsize=size, layout="constrained").subplots(*panels)
+        return figure.subplots(*panels)
 
 
 def as_svg(ax: Any) -> bytes:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._validate import as_real
+from .._validate import as_real, check_count
 from .linear import Linear, Matrix, column_norms, some_rows, squared_norm
 from .operator_system import Operator
 
@@ -130,7 +130,8 @@ class Measurements:
     def need_real_matrix(self, name: str) -> None:
         if isinstance(self.A, LinearOperator):
             raise ValueError(
-                f"algorithm={name!r} reads the entries of A, got a LinearOperator; {OTHERS}, or give A as an array"
+                f"algorithm={name!r} reads the entries of A, got an operator (LinearOperator); {OTHERS}, "
+                "or give A as an array"
             )
         if self.A.dtype.kind == "c" or self.split:
             raise ValueError(f"algorithm={name!r} is for real numbers, got complex ones; {OTHERS}")
@@ -159,6 +160,8 @@ def _check_matrix(A: Any) -> Any:
         if A.dtype is None:
             raise ValueError("A must say its dtype; give LinearOperator(..., dtype=float) or dtype=complex")
         return A
+    if hasattr(A, "matvec") and hasattr(A, "shape"):
+        return _as_operator(A)
     if issparse(A):
         if A.dtype.kind not in "biufc":
             raise ValueError(f"A must hold numbers, got dtype {A.dtype}")
@@ -173,6 +176,24 @@ def _check_matrix(A: Any) -> Any:
     if A.ndim != 2:
         raise ValueError(f"A must have two dimensions, got shape {A.shape}")
     return A
+
+
+def _as_operator(A: Any) -> LinearOperator:
+    """What multiplies without being SciPy's LinearOperator, as one: pylops' operators, or a class of the user's own."""
+    if not hasattr(A, "rmatvec"):
+        raise ValueError(
+            f"A must have rmatvec beside matvec, got {type(A).__name__}; it is the product with A's adjoint"
+        )
+    shape = tuple(A.shape)
+    if len(shape) != 2:
+        raise ValueError(f"A must have two dimensions, got shape {shape}")
+    shape = (check_count(shape[0], "A.shape[0]"), check_count(shape[1], "A.shape[1]"))
+    dtype = getattr(A, "dtype", None)
+    dtype = np.asarray(A.matvec(np.zeros(shape[1]))).dtype if dtype is None else np.dtype(dtype)
+    if dtype.kind not in "biufc":
+        raise ValueError(f"A must multiply numbers, got dtype {dtype}")
+    many = {name: getattr(A, name) for name in ("matmat", "rmatmat") if hasattr(A, name)}
+    return LinearOperator(shape, matvec=A.matvec, rmatvec=A.rmatvec, dtype=dtype, **many)
 
 
 def _numbers(value: Any, name: str) -> Array:

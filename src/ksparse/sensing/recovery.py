@@ -84,7 +84,9 @@ def recover(
 
     Parameters
     ----------
-    A : array, sparse matrix or `scipy.sparse.linalg.LinearOperator` of shape (n, d), real or complex
+    A : array, sparse matrix, or operator of shape (n, d), real or complex
+        An operator is a `scipy.sparse.linalg.LinearOperator`, one of pylops, or anything with `shape`, `matvec` and
+        `rmatvec` (`dtype`, `matmat` and `rmatmat` are used if they are there).
         Arrays of float64 or complex128 are not copied, whatever their order (but by "auto" if the norms of its columns
         differ much, and for eight right-hand sides or more unless the order is Fortran's); an operator is never made a
         matrix.
