@@ -254,7 +254,7 @@ def test_files_that_are_no_models(tmp_path):
         (tmp_path / "x.json").write_bytes(content)
         with pytest.raises(ValueError, match=r"x\.json is not a model"):
             load(tmp_path / "x.json")
-    with pytest.raises(ValueError, match="is not a model"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
         load(tmp_path / "nowhere.json")
 
 

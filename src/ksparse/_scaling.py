@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import assert_all_finite
 
 from ._source import Source
 from .passes import column_extremes, norms, row_sums
@@ -35,7 +34,7 @@ class Scaling:
             if isinstance(X, Source):
                 norms(X, np.empty(0, np.int64))  # names the first that is not finite
             else:
-                assert_all_finite(X, input_name="X")
+                _refuse_infinite(X)
         zero = (mean == 0.0) & (square == 0.0)
         extreme = np.flatnonzero(~zero & ~((square > 1.0 / SAFE) & (square < SAFE)))
         if extreme.size:  # first to a size whose squares are floats
@@ -87,6 +86,15 @@ def in_precision(values: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
     with np.errstate(over="ignore", under="ignore"):
         cast = values.astype(dtype)
     return cast if np.array_equal(np.isfinite(cast) & (cast != 0.0), values != 0.0) else values
+
+
+def _refuse_infinite(A: Any) -> None:
+    stored = A.tocoo() if is_sparse(A) else None
+    bad = np.argwhere(~np.isfinite(A if stored is None else stored.data))[:1]
+    if bad.size:
+        at = tuple(bad[0]) if stored is None else (stored.row[bad[0, 0]], stored.col[bad[0, 0]])
+        value = A[at] if stored is None else stored.data[bad[0, 0]]
+        raise ValueError(f"A must be finite, got {value} in row {at[0]}, column {at[1]}; remove or impute it first")
 
 
 def _shifted(X: Any, shift: NDArray[np.float64]) -> Any:

@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted
 
 from .._minimize import solve
 from .._progress import progress
@@ -33,6 +33,7 @@ from ._joint import (
     is_joint,
     learn_jointly,
     note_groups,
+    scaling_of,
     start_from,
 )
 from ._pictures import Shown, plot_coefficients, plot_convergence
@@ -40,6 +41,7 @@ from ._reservoir import Reservoir
 from ._sources import check_source
 from ._store import save
 from ._summary import Summary
+from ._tables import check_rows
 
 
 def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
@@ -91,9 +93,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         X = as_source(X)
         if isinstance(X, Source):
             return check_source(self, X, y, **settings)
-        return validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, **settings
-        )
+        return check_rows(self, X, y, **settings)
 
     def _loss_name(self) -> str:
         if not isinstance(self.loss, str) or self.loss not in self._losses:
@@ -204,7 +204,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         self.k_ = self._count(d - kept.size)
         self.l2_ = self._ridge(d)
         intercept = bool(self.fit_intercept)
-        scaling = Scaling(X, weight, intercept) if self.standardize else None
+        scaling = scaling_of(self, X, weight) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
         Z = scaling.view if scaling else X
         x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))

@@ -14,11 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import progress
 from .._scaling import Scaling, in_precision
+from .._source import Source
 from .._validate import as_array
 from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status, judged
 from ..solvers.joint import JointExchange, joint
 from ._evidence import FitCertificate, certified, second_order
+from ._tables import find_trouble
 
 Array = NDArray[np.float64]
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
@@ -115,7 +117,7 @@ def learn_jointly(
     model.k_ = model._count(free.size if labels is None else _distinct(labels[free]))
     model.l2_ = model._ridge(d)
     intercept = bool(model.fit_intercept)
-    scaling = Scaling(X, weight, intercept) if model.standardize else None
+    scaling = scaling_of(model, X, weight) if model.standardize else None
     model.scale_ = np.ones(d) if scaling is None else scaling.sizes
     with progress(bool(model.verbose), model.callback) as callback:
         result = joint(
@@ -135,6 +137,17 @@ def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
     """The result, whose status must hold for its coefficients in the units of X too."""
     finite = bool(np.isfinite(coef).all() and np.isfinite(constants).all())
     return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
+
+
+def scaling_of(model: Any, X: Any, weight: Array | None) -> Scaling:
+    """The standardisation of X; what is not finite is named by its column."""
+    try:
+        return Scaling(X, weight, bool(model.fit_intercept))
+    except ValueError:
+        said = None if isinstance(X, Source) else find_trouble(X, "X", getattr(model, "feature_names_in_", None))
+        if said is None:
+            raise
+        raise ValueError(said) from None
 
 
 def start_from(x: Array, constant: Any) -> Result:

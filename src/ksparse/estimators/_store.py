@@ -59,13 +59,15 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
 def load(path: Any) -> Any:
     """Read a model that `save` wrote.
 
-    Raises ValueError, naming what is wrong, for anything else.
+    Raises FileNotFoundError if there is no file, and ValueError, naming what is wrong, for anything else.
     """
     from . import classifier, regressor
 
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a model: {error}") from None
     known = {c.__name__: c for c in (classifier.KSparseClassifier, regressor.KSparseRegressor)}

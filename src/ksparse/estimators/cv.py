@@ -12,7 +12,7 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._source import Source
 from .._style import BLACK, BLUE, canvas, finish, new_axes
@@ -21,6 +21,7 @@ from ..sources import as_source
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
 from ._sources import Selected, check_source
+from ._tables import check_rows
 from .classifier import KSparseClassifier, _has_probabilities
 from .path import check_ks, k_path, mean_loss
 from .regressor import KSparseRegressor, has_several_targets
@@ -75,7 +76,7 @@ class _KSparseCV(Shown, BaseEstimator):
         if isinstance(X, Source):
             X, y = check_source(self, X, y, **settings)
         else:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", **settings)
+            X, y = check_rows(self, X, y, order="C", **settings)
         if is_classifier(template):
             check_classification_targets(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
