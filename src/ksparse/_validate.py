@@ -28,7 +28,10 @@ def check_count(value: Any, name: str, *, low: int = 1, high: int | None = None,
 def check_number(value: Any, name: str, *, low: float = 0.0, strict: bool = False, infinite: bool = False) -> float:
     """A real number >= low (> low if strict)."""
     try:
-        if isinstance(value, (str, bytes, complex, np.complexfloating, np.ndarray)) or value is np.ma.masked:
+        if (
+            isinstance(value, (str, bytes, bool, np.bool_, complex, np.complexfloating, np.ndarray))
+            or value is np.ma.masked
+        ):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,6 +1,6 @@
 """The theory as functions: the tight bound, what it means for recovery and for rates, and certificates on real data.
 
-`bounds`, `rip` and `rates` are formulas and need NumPy only; `curvature`, `certificate` and `plan` read data.
+`bounds`, `rip`, `rates` and `rivals` are formulas and need NumPy only; `curvature`, `certificate` and `plan` read data.
 """
 
 from .bounds import deviation_bound, deviation_factor, extremal_pair, nu, nu_from_rho, rho, rho_from_nu, smallest_k
@@ -8,24 +8,19 @@ from .certificate import Certificate, certificate
 from .curvature import Curvature, curvature
 from .plan import Plan, plan
 from .rates import (
-    Cost,
     Q,
     Recipe,
     condition_number,
-    cost,
     distance_bound,
-    gradient_scale,
     largest_condition,
     largest_nu,
     minimum_k,
     minimum_m,
     objective_bound,
     optimal_nu,
-    pgd_rate,
     rate,
     recipe,
     recipe_tail,
-    saga_rate,
     stages,
     tail,
 )
@@ -41,6 +36,7 @@ from .rip import (
     rip_rate,
     rip_threshold,
 )
+from .rivals import Cost, cost, gradient_scale, pgd_rate, saga_rate
 from .spectrum import Bracket
 
 __all__ = [

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import as_real, check_choice, check_count, check_counts, check_generator, check_numbers, refuse
+from ._formula import formula
 
 BOUNDS = ("tight", "classic", "jain")
 
 
+@formula
 def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None) -> Any:
     """ρ of Theorem 1: what the thresholding may lose against what it keeps; 1 at k = K, 0 at k = d.
 
@@ -46,6 +48,7 @@ def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | N
     return np.divide(lost, kept, out=np.zeros(np.broadcast(lost, kept).shape), where=kept > 0)[()]
 
 
+@formula
 def nu(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None) -> Any:
     """ν of Theorem 1, between 1 and 2.618: no hard thresholding stretches a distance by more than √ν.
 
@@ -59,18 +62,21 @@ def nu(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | No
     return nu_from_rho(rho(k, K, d, r))
 
 
+@formula
 def nu_from_rho(rho: ArrayLike) -> Any:
     """ν = 1 + (ρ + √((4+ρ)ρ))/2."""
     rho = check_numbers(rho, "rho")
-    return (1.0 + 0.5 * (rho + np.sqrt((4.0 + rho) * rho)))[()]
+    return (1.0 + (0.5 * rho + 0.5 * np.sqrt(4.0 + rho) * np.sqrt(rho)))[()]
 
 
+@formula
 def rho_from_nu(nu: ArrayLike) -> Any:
     """ρ = (ν−1)²/ν, the inverse of `nu_from_rho`."""
     nu = check_numbers(nu, "nu", low=1.0)
-    return ((nu - 1.0) ** 2 / nu)[()]
+    return ((nu - 1.0) * ((nu - 1.0) / nu))[()]
 
 
+@formula
 def smallest_k(nu: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
     """The smallest k whose ν is at most the wanted one.
 
@@ -89,8 +95,7 @@ def smallest_k(nu: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
     wanted = np.asarray(rho_from_nu(nu))
     if d is None:
         refuse(wanted == 0, lambda _: "nu must be above 1 without d")
-    with np.errstate(divide="ignore"):
-        return first_k(1.0 / np.minimum(wanted, 1.0), K, d)
+    return first_k(1.0 / np.minimum(wanted, 1.0), K, d)
 
 
 def first_k(inverse: NDArray[np.float64], K: ArrayLike, d: ArrayLike | None, strict: bool = False) -> Any:
@@ -104,13 +109,16 @@ def first_k(inverse: NDArray[np.float64], K: ArrayLike, d: ArrayLike | None, str
         refuse(d < K, lambda at: f"K must be at most d = {d[at]}, got {K[at]}")
         far = K * inverse
         edge = np.where(far <= d - K, far, d - (d - K) / inverse)  # where K > d − k, ρ = (d − k)/(d − K)
-    refuse(edge > 2.0**53, lambda at: f"k would have to be about {np.asarray(edge)[at]:.3g}, which is beyond 2^53")
+    refuse(
+        edge > 2.0**53, lambda at: f"K asks for k = {np.asarray(edge)[at]:.3g} here, which is beyond 2^53; d bounds it"
+    )
     # what rounding did to ν on its way here must not raise k by one
     slack = 0.0 if strict else 8e-16 * edge * (1.0 + np.sqrt(np.minimum(inverse, 2.0**53)))
     k = np.floor(edge) + 1 if strict else np.ceil(edge - slack)
     return np.clip(k, K, d).astype(np.int64)[()]
 
 
+@formula
 def deviation_factor(
     k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str = "tight", r: ArrayLike | None = None
 ) -> Any:

@@ -18,18 +18,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import check_choice, check_count, check_counts, check_number, check_numbers, refuse
+from ._formula import formula
 from .bounds import first_k
 from .bounds import nu as tight_nu
 
 Array = NDArray[np.float64]
 
 
+@formula
 def condition_number(L: ArrayLike, alpha: ArrayLike) -> Any:
     """c = L/α, at least 1."""
-    L, alpha = _curvatures(L, alpha)
+    L, alpha = curvatures(L, alpha)
     return (L / alpha)[()]
 
 
+@formula
 def optimal_nu(eta: ArrayLike, alpha: ArrayLike) -> Any:
     """1/(1 − ηα), where the two regimes of the theorem meet and β is smallest (Proposition 14)."""
     eta, alpha = check_numbers(eta, "eta", strict=True), check_numbers(alpha, "alpha", strict=True)
@@ -37,6 +40,7 @@ def optimal_nu(eta: ArrayLike, alpha: ArrayLike) -> Any:
     return (1.0 / (1.0 - eta * alpha))[()]
 
 
+@formula
 def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
     """What ν has to stay below for β < 1 to be possible with this step: 1/(1 − 2ηα + 4η²αL).
 
@@ -48,12 +52,13 @@ def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = F
     (1.2308, 1.3333)
     """
     eta = check_numbers(eta, "eta", strict=True)
-    L, alpha = _curvatures(L, alpha)
+    L, alpha = curvatures(L, alpha)
     if printed:
-        return (4.0 * L / (4.0 * L - alpha) + 0.0 * eta)[()]
+        return (1.0 / (1.0 - 0.25 * (alpha / L)) + 0.0 * eta)[()]
     return np.where(4.0 * eta * L < 1.0, 1.0 / (1.0 - 2.0 * eta * alpha + 4.0 * (eta * alpha) * (eta * L)), 1.0)[()]
 
 
+@formula
 def rate(eta: ArrayLike, m: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
     """β: by how much the gap shrinks in a stage, in expectation; inf where the theorem has no β.
 
@@ -84,26 +89,24 @@ def _rate_parts(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) ->
     """β = first/m + second; inf where the denominators are not positive."""
     first = _denominator(eta, nu, L, alpha, printed)
     nu = nu if printed else np.maximum(nu, _boundary(eta, alpha))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ok = first > 0
-        return np.where(ok, 1.0 / first, np.inf), np.where(ok, 2.0 * nu * (eta * alpha) * (eta * L) / first, np.inf)
+    ok = first > 0
+    return np.where(ok, 1.0 / first, np.inf), np.where(ok, 2.0 * nu * (eta * alpha) * (eta * L) / first, np.inf)
 
 
 def _denominator(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) -> Array:
     """D with β = (1/m + 2νη²αL)/D: one formula for each side of ν = 1/(1 − ηα), equal on it."""
     a, b = eta * alpha, eta * L  # pure numbers: nothing overflows, whatever the unit of F
     edge = _boundary(eta, alpha)
-    with np.errstate(over="ignore", invalid="ignore"):
-        small = (nu if printed else np.where(np.isfinite(edge), edge, nu)) * a * (1.0 - 2.0 * b)
-        large = 2.0 * nu * a - 2.0 * nu * a * b - nu + 1.0
+    small = (nu if printed else np.where(np.isfinite(edge), edge, nu)) * a * (1.0 - 2.0 * b)
+    large = 2.0 * nu * a - 2.0 * nu * a * b - nu + 1.0
     return np.where(nu > edge, large, small)
 
 
 def _boundary(eta: Array, alpha: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.where(eta * alpha < 1.0, 1.0 / (1.0 - eta * alpha), np.inf)
+    return np.where(eta * alpha < 1.0, 1.0 / (1.0 - eta * alpha), np.inf)
 
 
+@formula
 def tail(
     grad_norm: ArrayLike,
     eta: ArrayLike,
@@ -134,12 +137,12 @@ def tail(
     # τ₁ = αQ/(2D(1−β)m); τ₂ too, but it is printed without the α in its numerator
     printed_second = (nu <= _boundary(eta, alpha)) & printed
     total = np.where(printed_second, total, alpha * total)
-    room = 2.0 * _denominator(eta, nu, L, alpha, printed) * (1.0 - beta) * m
-    with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.where((beta < 1.0) & (room > 0), total / room, np.inf)
+    room = 2.0 * _denominator(eta, nu, L, alpha, printed) * (1.0 - beta)
+    value = np.where((beta < 1.0) & (room > 0), total / room / m, np.inf)
     return np.where(np.asarray(total) == 0, np.where(beta < 1.0, 0.0, np.inf), value)[()]
 
 
+@formula
 def Q(
     grad_norm: ArrayLike,
     eta: ArrayLike,
@@ -159,12 +162,12 @@ def Q(
     m, g = check_numbers(m, "m", low=1.0), check_numbers(grad_norm, "grad_norm")
     radius = check_numbers(radius, "radius", strict=True, infinite=True)
     more = np.zeros(1)
-    with np.errstate(invalid="ignore"):
-        if not printed:
-            nu = np.maximum(nu, _boundary(eta, alpha))
-            more = np.maximum(nu * (1.0 - eta * alpha) - 1.0, 0.0) * m * 4.0 / alpha
-        slope = 16.0 * nu * eta * (eta * L) * m + (2.0 if printed else 4.0) / alpha + more
-        value = np.where(g > 0, slope * radius * g + 4.0 * nu * m * (eta * g) ** 2, 0.0)
+    if not printed:
+        nu = np.maximum(nu, _boundary(eta, alpha))
+        excess = np.where(eta * alpha < 1.0, nu * (1.0 - eta * alpha) - 1.0, np.inf)  # no ν is enough from η = 1/α on
+        more = np.where(excess > 0.0, excess * m * 4.0 / alpha, 0.0)
+    slope = 16.0 * nu * eta * (eta * L) * m + (2.0 if printed else 4.0) / alpha + more
+    value = np.where(g > 0, slope * radius * g + (2.0 * np.sqrt(nu) * np.sqrt(m) * (eta * g)) ** 2, 0.0)
     return value.reshape(np.broadcast(eta, m, nu, L, alpha, g, radius).shape)[()]
 
 
@@ -190,14 +193,23 @@ def recipe(L: float, alpha: float, K: int) -> Recipe:
     >>> chosen.eta, chosen.m, chosen.k, round(chosen.beta, 6)
     (0.0625, 60, 720, 0.666667)
     """
-    K = check_count(K, "K")
-    c = float(condition_number(check_number(L, "L", strict=True), check_number(alpha, "alpha", strict=True)))
-    eta, m = 1.0 / (8.0 * L), math.ceil(4.0 * (8.0 * c - 1.0) - 1e-9)
+    K, L, alpha = (
+        check_count(K, "K", high=2**53),
+        check_number(L, "L", strict=True),
+        check_number(alpha, "alpha", strict=True),
+    )
+    c = float(condition_number(L, alpha))
+    if not 64.0 * c * c * K <= 2.0**53:
+        raise ValueError(f"L / alpha = {c:.3g} and K = {K} ask for a k beyond 2^53; a ridge l2 makes L / alpha smaller")
+    if not 1e-300 < L < 1e300:
+        raise ValueError(f"L = {L:g} leaves no room for the step 1/(8L) in floats; rescale L and alpha")
+    eta, m = 0.125 / L, math.ceil(4.0 * (8.0 * c - 1.0) - 1e-9)
     k = math.ceil(8.0 * c * (8.0 * c - 1.0) * K - 1e-9)
     nu = float(tight_nu(k, K))
     return Recipe(eta, m, k, nu, float(rate(eta, m, nu, L, alpha)))
 
 
+@formula
 def minimum_k(c: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str = "tight") -> Any:
     """The smallest k for which HT-SVRG converges with some step: ν < 4c/(4c−1), that is k > (16c² − 4c)K.
 
@@ -217,14 +229,16 @@ def minimum_k(c: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str
     check_choice(bound, "bound", ("tight", "jain"))
     c, K = check_numbers(c, "c", low=1.0), check_counts(K, "K")
     if bound == "tight":
-        return first_k(16.0 * c**2 - 4.0 * c, K, d, strict=True)
+        return first_k(4.0 * c * (4.0 * c - 1.0), K, d, strict=True)
     if d is None:
         raise ValueError("d must be given for bound='jain', which depends on the dimension")
     d = check_counts(d, "d")
-    square = (np.sqrt(4.0 * c / (4.0 * c - 1.0)) - 1.0) ** 2
+    refuse(d < K, lambda at: f"K must be at most d = {np.broadcast_arrays(d, K)[0][at]}")
+    square = (np.sqrt(1.0 / (1.0 - 0.25 / c)) - 1.0) ** 2
     return np.clip(np.floor(d - square * (d - K)) + 1, K, d).astype(np.int64)[()]
 
 
+@formula
 def largest_condition(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
     """The c that must not be reached for HT-SVRG to converge at this k: (1 + √(1 + 4/ρ))/8, the inverse of `minimum_k`.
 
@@ -233,12 +247,14 @@ def largest_condition(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) ->
     return allowed_condition(tight_nu(k, K, d))
 
 
+@formula
 def allowed_condition(nu: ArrayLike) -> Any:
     """What c has to stay below at this ν with the best step, ν/(4(ν − 1)); inf at ν = 1."""
     nu = check_numbers(nu, "nu", low=1.0)
     return np.where(nu > 1.0, 0.25 * nu / np.maximum(nu - 1.0, 1e-300), np.inf)[()]
 
 
+@formula
 def minimum_m(
     eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, beta: ArrayLike = 1.0, printed: bool = False
 ) -> Any:
@@ -256,13 +272,12 @@ def minimum_m(
     beta = check_numbers(beta, "beta", strict=True)
     if printed:
         share = eta * L
-        with np.errstate(divide="ignore"):
-            return np.where(share < 1.0, L / alpha / (nu * share * np.maximum(1.0 - share, 0.0)), np.inf)[()]
+        return np.where(share < 1.0, L / alpha / (nu * share * np.maximum(1.0 - share, 0.0)), np.inf)[()]
     linear, constant = _rate_parts(eta, nu, L, alpha, False)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(constant < beta, linear / (beta - constant), np.inf)[()]
+    return np.where(constant < beta, linear / (beta - constant), np.inf)[()]
 
 
+@formula
 def stages(beta: ArrayLike, reduction: ArrayLike = 1e-6) -> Any:
     """How many stages shrink the gap to `reduction` of what it was; inf unless β < 1.
 
@@ -274,19 +289,20 @@ def stages(beta: ArrayLike, reduction: ArrayLike = 1e-6) -> Any:
     beta = check_numbers(beta, "beta", infinite=True)
     reduction = check_numbers(reduction, "reduction", strict=True)
     refuse(reduction >= 1, lambda at: f"reduction must be below 1, got {reduction[at]:g}")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        count = np.ceil(np.log(reduction) / np.log(beta) - 1e-9)
+    count = np.ceil(np.log(reduction) / np.log(beta) - 1e-9)
     return np.where(beta < 1, np.maximum(count, 1.0), np.inf)[()]
 
 
 # --- corollaries, at the recipe's parameters -------------------------------------------------------------------------
+@formula
 def recipe_tail(grad_norm: ArrayLike, L: ArrayLike, alpha: ArrayLike, radius: ArrayLike, printed: bool = False) -> Any:
     """τ of the recipe: 6ωg + g²/L; printed 5ωg/α + g²/(αL)."""
-    L, alpha = _curvatures(L, alpha)
+    L, alpha = curvatures(L, alpha)
     g, radius = check_numbers(grad_norm, "grad_norm"), check_numbers(radius, "radius", strict=True)
-    return ((5.0 * radius * g + g**2 / L) / alpha if printed else 6.0 * radius * g + g**2 / L)[()]
+    return (radius * (g / alpha) * 5.0 + g / L * (g / alpha) if printed else radius * g * 6.0 + g / L * g)[()]
 
 
+@formula
 def objective_bound(
     stage: ArrayLike,
     gap: ArrayLike,
@@ -301,6 +317,7 @@ def objective_bound(
     return ((2.0 / 3.0) ** stage * gap + recipe_tail(grad_norm, L, alpha, radius, printed))[()]
 
 
+@formula
 def distance_bound(
     stage: ArrayLike,
     distance: ArrayLike,
@@ -314,81 +331,18 @@ def distance_bound(
 
     `L_full` is L', the smoothness of F itself at 3k + K.  The paper prints √(10ωg)/α + (√(2/α³) + 3/α)g.
     """
-    L_full, alpha = _curvatures(L_full, alpha, "L_full")
+    L_full, alpha = curvatures(L_full, alpha, "L_full")
     stage, distance = check_numbers(stage, "stage"), check_numbers(distance, "distance")
     g, radius = check_numbers(grad_norm, "grad_norm"), check_numbers(radius, "radius", strict=True)
-    start = np.sqrt(2.0 * L_full / alpha) * (2.0 / 3.0) ** (0.5 * stage) * distance
+    start = np.sqrt(L_full) / np.sqrt(alpha) * ((2.0 / 3.0) ** (0.5 * stage) * distance) * np.sqrt(2.0)
+    root = np.sqrt(radius) * np.sqrt(g)
     if printed:
-        return (start + np.sqrt(10.0 * radius * g) / alpha + (np.sqrt(2.0 / alpha**3) + 3.0 / alpha) * g)[()]
-    return (start + np.sqrt(12.0 * radius * g / alpha) + (3.0 + np.sqrt(2.0)) / alpha * g)[()]
-
-
-# --- the others ------------------------------------------------------------------------------------------------------
-def pgd_rate(nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, eta: ArrayLike | None = None) -> Any:
-    """By how much an iteration of PGD shrinks ‖x − x̂‖, up to the tail: √ν·max(|1−ηα|, |1−ηL|).
-
-    Here α and L are of F itself, both at sparsity 2k + K; the default step 2/(α+L) gives √ν(c'−1)/(c'+1).  What is not
-    below 1 proves nothing.
-
-    Examples
-    --------
-    >>> round(float(pgd_rate(tight_nu(36, 4), L=2.0, alpha=1.0)), 4)
-    0.3935
-    """
-    L, alpha = _curvatures(L, alpha)
-    nu = check_numbers(nu, "nu", low=1.0)
-    step = 2.0 / (alpha + L) if eta is None else check_numbers(eta, "eta", strict=True)
-    return (np.sqrt(nu) * np.maximum(np.abs(1.0 - step * alpha), np.abs(1.0 - step * L)))[()]
-
-
-def saga_rate(n: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> Any:
-    """By how much a step of HT-SAGA shrinks its Lyapunov function: ν(1 − ηα) with η = 1/(2(αn + L)).
-
-    A repair of the paper's condition, which does not hold together.  Here every f_i has to be α-strongly convex and
-    L-smooth in all directions (for losses of single rows α is the ridge), and the K-sparse x̂ has to minimise F without
-    any constraint.  Not below 1 unless ν < 1/(1 − ηα).
-    """
-    L, alpha = _curvatures(L, alpha)
-    n, nu = check_counts(n, "n"), check_numbers(nu, "nu", low=1.0)
-    return (nu * (1.0 - alpha / (2.0 * (alpha * n + L))))[()]
-
-
-class Cost(NamedTuple):
-    """Operations up to a constant factor, and who needs fewer."""
-
-    pgd: Any
-    ht_svrg: Any
-    svrg_wins: Any
-
-
-def cost(n: ArrayLike, d: ArrayLike, c: ArrayLike, c_full: ArrayLike, epsilon: ArrayLike = 1e-6) -> Cost:
-    """PGD's n·c'·d·log(1/ε) against HT-SVRG's (n + c)·d·log(1/ε): the latter is less where c < n(c' − 1).
-
-    `c` is the condition number with the smoothness of the f_i, `c_full` (c') the one with that of F.  Constants are
-    left out, as in the paper.
-
-    Examples
-    --------
-    >>> bool(cost(1000, 50, c=300.0, c_full=10.0).svrg_wins)
-    True
-    """
-    n, d = check_counts(n, "n"), check_counts(d, "d")
-    c, c_full = check_numbers(c, "c", low=1.0), check_numbers(c_full, "c_full", low=1.0)
-    epsilon = check_numbers(epsilon, "epsilon", strict=True)
-    refuse(epsilon >= 1, lambda at: f"epsilon must be below 1, got {epsilon[at]:g}")
-    digits = np.log(1.0 / epsilon)
-    return Cost((n * c_full * d * digits)[()], ((n + c) * d * digits)[()], (c < n * (c_full - 1.0))[()])
-
-
-def gradient_scale(sigma: ArrayLike, r: ArrayLike, d: ArrayLike, n: ArrayLike) -> Any:
-    """σ√(r·log d / n): how ‖∇_r F(x*)‖ scales in sparse linear regression with noise σ (Proposition 18)."""
-    sigma = check_numbers(sigma, "sigma")
-    r, d, n = check_counts(r, "r"), check_counts(d, "d"), check_counts(n, "n")
-    return (sigma * np.sqrt(r * np.log(d) / n))[()]
+        return (start + root / alpha * np.sqrt(10.0) + (np.sqrt(2.0) * alpha**-1.5 + 3.0 / alpha) * g)[()]
+    return (start + root / np.sqrt(alpha) * np.sqrt(12.0) + g / alpha * (3.0 + np.sqrt(2.0)))[()]
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
-def _curvatures(L: ArrayLike, alpha: ArrayLike, name: str = "L") -> tuple[Array, Array]:
+def curvatures(L: ArrayLike, alpha: ArrayLike, name: str = "L") -> tuple[Array, Array]:
     L, alpha = check_numbers(L, name, strict=True), check_numbers(alpha, "alpha", strict=True)
     wide_L, wide_alpha = np.broadcast_arrays(L, alpha)
     refuse(
@@ -399,5 +353,5 @@ def _curvatures(L: ArrayLike, alpha: ArrayLike, name: str = "L") -> tuple[Array,
 
 
 def _step(eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array, Array, Array]:
-    L, alpha = _curvatures(L, alpha)
+    L, alpha = curvatures(L, alpha)
     return check_numbers(eta, "eta", strict=True), check_numbers(nu, "nu", low=1.0), L, alpha

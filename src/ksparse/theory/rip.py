@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validate import check_choice, check_count, check_counts, check_flag, check_number, check_numbers, refuse
+from ._formula import formula
 from .bounds import check_levels
 from .bounds import nu as tight_nu
 from .spectrum import Spectrum
@@ -25,6 +26,7 @@ ALGORITHMS = ("iht", "cosamp")
 CLASSIC = 4.0  # ν of the classic bound: its factor 2, squared
 
 
+@formula
 def rip_order(algorithm: str, k: ArrayLike, K: ArrayLike) -> Any:
     """The sparsity r whose δ_r matters: 2k + K for IHT, 3k + K for CoSaMP."""
     check_choice(algorithm, "algorithm", ALGORITHMS)
@@ -32,6 +34,7 @@ def rip_order(algorithm: str, k: ArrayLike, K: ArrayLike) -> Any:
     return ((2 if algorithm == "iht" else 3) * kept + true)[()]
 
 
+@formula
 def rip_threshold(
     algorithm: str,
     k: ArrayLike,
@@ -67,6 +70,7 @@ def rip_threshold(
     return (rate * np.sqrt(2.0 / (2.0 + square + np.sqrt((2.0 + square) ** 2 + 8.0 * (nu - 1.0) * square))))[()]
 
 
+@formula
 def rip_rate(
     algorithm: str, delta: ArrayLike, k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str = "tight"
 ) -> Any:
@@ -76,6 +80,7 @@ def rip_rate(
     return np.sqrt(2.0 * nu) * delta if algorithm == "iht" else np.sqrt(2.0) * delta * _cosamp_stretch(nu, delta)
 
 
+@formula
 def noise_amplification(
     algorithm: str,
     delta: ArrayLike,
@@ -106,6 +111,7 @@ def noise_amplification(
     return np.divide(added, room, out=np.full(room.shape, np.inf), where=room > 0)[()]
 
 
+@formula
 def measurements(
     algorithm: str,
     k: ArrayLike,
@@ -130,9 +136,10 @@ def measurements(
     threshold = np.asarray(rip_threshold(algorithm, k, K, d, bound, rate))
     d = check_counts(d, "d")
     r = np.minimum(rip_order(algorithm, k, K), d / np.e)
-    return (constant / threshold**2 * r * np.log(d / r))[()]
+    return (constant / threshold / threshold * (r * np.log(d / r)))[()]
 
 
+@formula
 def measurement_ratio(
     algorithm: str, k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, rate: ArrayLike = 0.5
 ) -> Any:
@@ -143,6 +150,7 @@ def measurement_ratio(
     >>> round(float(measurement_ratio("iht", 4, 4)), 4)
     0.6545
     """
+    rate = np.maximum(check_numbers(rate, "rate", strict=True), 1e-100)  # below it the ratio does not change any more
     tight, classic = (rip_threshold(algorithm, k, K, d, bound, rate) for bound in ("tight", "classic"))
     return (np.asarray(classic) / tight)[()] ** 2
 
@@ -160,8 +168,8 @@ def largest_k(
     >>> largest_k("iht", 2000, 4, 1000), largest_k("iht", 2000, 4, 1000, bound="classic")
     (29, 5)
     """
-    n = check_count(n, "n")
-    d = check_count(d, "d")
+    check_choice(algorithm, "algorithm", ALGORITHMS)
+    n, d = check_count(n, "n", high=2**53), check_count(d, "d", high=2**53)
     low = check_count(K, "K", high=d, high_text="d") - 1
     high = max(low + 1, int((d / np.e - K) // (2 if algorithm == "iht" else 3)))
     while low < high:  # the need grows with k
