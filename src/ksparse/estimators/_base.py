@@ -42,6 +42,7 @@ from ._sources import check_source
 from ._store import save
 from ._summary import Summary
 from ._tables import check_rows
+from ._theorem import Minimized, minimized
 
 
 def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
@@ -329,6 +330,10 @@ class KSparseEstimator(Shown, BaseEstimator):
         """
         check_is_fitted(self)
         save(self, path, encoding, target)
+
+    def _minimized(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Minimized:
+        """What the fit minimised, for `theory.certificate`."""
+        return minimized(self, X, y, sample_weight, offset)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")  # a fit that failed may have left names and numbers of columns

@@ -74,7 +74,7 @@ class FitCertificate:
                 f"  objective {self.objective:.6g}; without its least useful feature about {self.least_worth:.2g} more",
                 f"  curvature between {self.alpha:.3g} and {self.L:.3g} on these features (ratio {condition:.3g})",
                 "  That no other set of so many features is better, only trying all would prove.",
-                "  What Theorem 10 proves of HT-SVRG on these data: ksparse.theory.certificate",
+                "  What Theorem 10 proves of HT-SVRG on these data: ksparse.theory.certificate(X, y, model)",
             ]
         )
 

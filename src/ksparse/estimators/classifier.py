@@ -251,6 +251,17 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             raise ValueError(f"class_weight must leave rows that count, got {self.class_weight!r}")
         return both
 
+    def _one_output(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[np.float64], Any, float]:
+        """The targets as they were fitted, the weights with those of the classes, and the unit of the targets."""
+        if len(self.classes_) > 2:
+            raise ValueError(
+                "fit must be a model of two classes: the theorem is about one score; fit one against the others"
+            )
+        if not np.isin(y, self.classes_).all():
+            raise ValueError(f"y must hold the classes of the fit, {self.classes_.tolist()}")
+        index = np.searchsorted(self.classes_, y)
+        return np.where(index == 1, 1.0, -1.0), self._class_weights(self.classes_, index, weight), 1.0
+
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Scores: (n,) for two classes, (n, classes) for more."""
         return self._linear(X)

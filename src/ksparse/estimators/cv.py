@@ -168,6 +168,10 @@ class _KSparseCV(Shown, BaseEstimator):
         whole_numbers(ax)
         return ax
 
+    def _minimized(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Any:
+        check_is_fitted(self)
+        return self.estimator_._minimized(X, y, sample_weight, offset)
+
     def to_frame(self) -> Any:
         """One row per k as a pandas.DataFrame: the mean score, its standard error, the score of every fold, and which
         k was chosen."""

@@ -218,11 +218,10 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
             fit_outputs(self, X, y, weight, offset, self.loss, again)
             return self
         start = (self.coef_.astype(np.float64), float(self.intercept_)) if again and self.coef_.ndim == 1 else None
-        centre, size = _robust_size(y, weight) if self.loss == "huber" else (0.0, 1.0)
+        centre, size = self._unit(y, weight)
         if start is not None:
             start = (start[0] / size, (start[1] - centre) / size)
-        if not self.fit_intercept:
-            centre = 0.0
+        centre = centre if self.fit_intercept else 0.0
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
         self.unit_ = size
@@ -231,6 +230,17 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
         self._note(fit.result)
         return self
+
+    def _unit(self, y: NDArray[np.float64], weight: Any) -> tuple[float, float]:
+        """Where the targets lie and how far they spread, for the Huber loss, whose threshold is in these units."""
+        return _robust_size(y, weight) if self.loss == "huber" else (0.0, 1.0)
+
+    def _one_output(self, y: NDArray[np.float64], weight: Any) -> tuple[NDArray[np.float64], Any, float]:
+        """The targets as they were fitted, the weights, and the unit of the targets."""
+        if self.coef_.ndim == 2:
+            raise ValueError("fit must be a model of one target: the theorem is about one; fit them one by one")
+        centre, size = self._unit(y, weight)
+        return (y - (centre if self.fit_intercept else 0.0)) / size, weight, size
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The expected target of every row, (n,) or (n, targets)."""

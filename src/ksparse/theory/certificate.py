@@ -8,7 +8,7 @@ Lemma 20, is taken on trust.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from .conditions import Case, Condition, Judgement, Remedy
 from .curvature import Landscape, condition
 from .spectrum import Bracket, is_operator
 
+GIVEN = "A as it was given"
 MARK = {True: "yes", False: "no", None: "?"}
 BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 16-18 of docs/errata.md"
 
@@ -55,6 +56,8 @@ class Certificate:
         ‖∇_{3k+K} F(x̂)‖ and ‖x̂‖; x̂ is the best fit on the K largest coefficients.  NaN without a fit.
     tail : float
         What the noise may leave of the gap F − F(x̂) in the end; inf without a radius, NaN if nothing is certified.
+    data : str
+        Which matrix it is about: A as it was given or, for an estimator, the columns as its fit scaled them.
     """
 
     verdict: str
@@ -81,6 +84,7 @@ class Certificate:
     reference_norm: float
     tail: float
     basis: str = BASIS
+    data: str = GIVEN
 
     @property
     def certified(self) -> bool:
@@ -127,6 +131,7 @@ class Certificate:
         """The verdict, and the numbers that it rests on."""
         return [
             f"{self.verdict}{f': {self.reason}' if self.reason else ''}",
+            *([] if self.data == GIVEN else [f"about {self.data}, l2 = {self.l2:.4g}"]),
             f"k = {self.k}, K = {self.K}, d = {self.d}, n = {self.n}: rho = {self.rho:.4g}, "
             f"sqrt(nu) = {math.sqrt(self.nu):.4f}",
             f"L = {self.L:.4g}, alpha in [{self.alpha.lower:.4g}, {self.alpha.upper:.4g}], "
@@ -151,7 +156,7 @@ class Certificate:
 def certificate(
     A: Any,
     y: ArrayLike,
-    fit: Result | ArrayLike | None = None,
+    fit: Any = None,
     K: int | None = None,
     *,
     k: int | None = None,
@@ -171,8 +176,11 @@ def certificate(
     ----------
     A, y, loss, l2, radius, always_keep, intercept, offset, sample_weight : as in `minimize`
         What the fit was made with.
-    fit : Result or array of shape (d,), optional
-        The fit; gives k, and the x̂ at which the tail is taken.  Without it there is no tail.
+    fit : Result, array of shape (d,) or fitted estimator, optional
+        The fit; gives k, and the x̂ at which the tail is taken.  Without it there is no tail.  An estimator (of one
+        target or two classes) knows its loss, ridge, intercept, kept columns and class weights: give the A, y and
+        sample_weight it was fitted on, and no more.  The certificate is then about what it minimised, over the columns
+        as the fit scaled them (``data`` says so): α and L of the raw columns are others.
     K : int, optional
         The sparsity of the truth; by default the largest K that is certified, or 1.
     k : int, optional
@@ -197,6 +205,14 @@ def certificate(
     'not certified'
     >>> certificate(A, y, k=40, K=1, l2=5.0).verdict
     'certified'
+
+    A fitted estimator:
+
+    >>> from ksparse import KSparseRegressor
+    >>> model = KSparseRegressor(k=40, l2=300.0, fit_intercept=False).fit(A, y)
+    >>> found = certificate(A, y, model, K=1)
+    >>> found.verdict, found.data
+    ('certified', 'X with its columns divided by their root mean squares')
     """
     from ..problem import Problem
     from ..solvers import HTSVRG
@@ -207,11 +223,25 @@ def certificate(
         solver = HTSVRG(step="theory", output="random")
     elif not isinstance(solver, HTSVRG):
         raise ValueError(f"solver must be an HTSVRG: the theorem is about no other, got {solver!r}")
-    problem = Problem.create(
-        A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2, always_keep=always_keep,
-        intercept=intercept, radius=radius,
-    )  # fmt: skip
-    return certify(problem, Landscape.from_problem(problem, A), fit, K, k, solver, random_state)
+    settings = {
+        "loss": loss, "l2": l2, "always_keep": always_keep, "intercept": intercept, "sample_weight": sample_weight,
+        "offset": offset,
+    }  # fmt: skip
+    data = GIVEN
+    if hasattr(fit, "_minimized"):
+        _refuse_twice(loss=loss != "squared", l2=l2 != 0.0, always_keep=always_keep is not None, intercept=intercept)
+        A, y, fit, own_k, settings, data = fit._minimized(A, y, sample_weight, offset)
+        k = own_k if k is None else k
+    problem = Problem.create(A, y, radius=radius, **settings)
+    found = certify(problem, Landscape.from_problem(problem, A), fit, K, k, solver, random_state)
+    return replace(found, data=data)
+
+
+def _refuse_twice(**given: Any) -> None:
+    """What an estimator knows by itself."""
+    for name, there in given.items():
+        if there:
+            raise ValueError(f"{name} is known to the estimator that was given as fit; leave it out")
 
 
 def certify(
@@ -284,6 +314,8 @@ def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict:
 def _coefficients(fit: Any, d: int) -> NDArray[np.float64] | None:
     if fit is None:
         return None
+    if hasattr(fit, "get_params"):
+        raise ValueError(f"fit must be a Result, an array or an estimator of ksparse, got {type(fit).__name__}")
     return check_vector(fit.x if isinstance(fit, Result) else fit, "fit", d, "column")
 
 
