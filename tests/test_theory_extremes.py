@@ -114,6 +114,24 @@ def test_numbers_beyond_floats_are_named():
         theory.measurements("iht", 2, 1, 100, constant=True)
 
 
+@pytest.mark.parametrize("power", [-1000, -600, 600, 1000])
+def test_a_bound_on_vectors_of_any_size(power):
+    b, x = np.random.default_rng(0).standard_normal((2, 3, 20))
+    far = theory.deviation_bound(np.ldexp(b, power), np.ldexp(x, power), 5)
+    np.testing.assert_allclose(np.ldexp(far, -power), theory.deviation_bound(b, x, 5), rtol=1e-14)
+
+
+def test_data_of_any_size():
+    A = np.random.default_rng(0).standard_normal((12, 6))
+    for huge in (1e200 * A, 1e300 * A):
+        for refuse in (theory.coherence, lambda A: theory.restricted_isometry(A, 2)):
+            with pytest.raises(ValueError, match="A must have columns whose squared norm is a float; rescale them"):
+                refuse(huge)
+    assert theory.curvature(A, "logistic", 2, radius=1e308).alpha.upper == 0.0  # a prediction may be anything
+    with pytest.raises(ValueError, match="exact must be True or False, got 'no'"):
+        theory.curvature(A, "squared", 2, exact="no")
+
+
 PRINTED = {
     "largest_nu": (0.1, 1.0, 0.5),
     "rate": (0.1, 100, 1.01, 1.0, 0.1),

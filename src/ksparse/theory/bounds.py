@@ -220,6 +220,8 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
     if not (np.isfinite(b).all() and np.isfinite(x).all()):
         raise ValueError("b and x must be finite, got NaN or infinity")
     b, x = np.broadcast_arrays(b, x)
+    unit = int(np.frexp(max(np.abs(b).max(initial=0.0), np.abs(x).max(initial=0.0)))[1])
+    b, x = np.ldexp(b, -unit), np.ldexp(x, -unit)  # about one: their squares are floats
     order = np.argsort(-np.abs(x), axis=-1, kind="stable")
     b, x = np.take_along_axis(b, order, -1), np.take_along_axis(x, order, -1)
     # ‖b − H_K(x)‖² = Σ_{j ≤ K} (b_j − x_j)² + Σ_{j > K} b_j², for every K at once
@@ -230,7 +232,8 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
     outside, tail = np.concatenate([outside, zero], -1), np.concatenate([tail, zero], -1)
     distance = np.sqrt(inside[..., levels - 1] + outside[..., levels])
     factor = deviation_factor(k, levels, d, bound)
-    return np.min(factor * distance + np.sqrt(tail[..., levels]), axis=-1)
+    with np.errstate(over="ignore"):
+        return np.ldexp(np.min(factor * distance + np.sqrt(tail[..., levels]), axis=-1), unit)
 
 
 def check_levels(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validate import as_real, check_count
+from .._validate import as_real, check_count, check_flag
 from .spectrum import Bracket, Spectrum, is_operator
 
 
@@ -94,6 +94,7 @@ def curvature(
     >>> curvature(A, "logistic", 2).L  # at most a quarter as curved
     2.5
     """
+    exact = None if exact is None else check_flag(exact, "exact")
     ground = Landscape.create(A, y, loss=loss, l2=l2, radius=radius, sample_weight=sample_weight)
     r = check_count(r, "r", high=ground.d, high_text="the number of columns")
     return ground.at(r, batch_size=check_count(batch_size, "batch_size"), exact=exact, random_state=random_state)
@@ -148,7 +149,7 @@ class Landscape:
         d = problem.d if square is None else A.shape[1]
         square = problem.row_square if square is None else square
         # kept columns and the intercept are outside the ball: then a prediction may be anything
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             reach = np.where(square > 0, problem.radius * np.sqrt(square), 0.0)
         if problem.n_kept:
             reach = np.full(problem.n, np.inf)

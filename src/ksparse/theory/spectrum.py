@@ -108,6 +108,7 @@ class Spectrum:
     @functools.cached_property
     def _gram(self) -> NDArray[Any] | None:
         """G without the ridge, if it is small enough to be kept."""
+        _ = self.diagonal  # refuses columns whose squares are no floats, before they overflow
         if self.p > WHOLE:
             return None
         return np.concatenate([self.rows_times(self.columns(J)) for J in self._column_blocks()], axis=1)
