@@ -88,7 +88,7 @@ CASES = {
     "solver class": ({"solver": HTSVRG}, "solver must be an instance such as HTSVRG"),
     "unknown solver": (
         {"solver": "svrg"},
-        "solver must be one of 'ht-svrg', 'ht-saga', .*'exchange', got 'svrg'",
+        "solver must be one of 'auto', 'ht-svrg', 'ht-saga', .*'exchange', got 'svrg'",
     ),
     "masked y": ({"y": np.ma.masked_array(Y, mask=Y > 0)}, "y has masked entries; fill or drop"),
     "masked A": ({"A": np.ma.masked_array(A, mask=A > 1)}, "A has masked entries; fill or drop"),

@@ -119,6 +119,7 @@ SOLVERS = (
 SQUARED = (CoSaMP(), HTP(), NIHT(), OMP())
 
 
+@pytest.mark.filterwarnings("ignore:the objective is .* no better")  # few stages
 @pytest.mark.parametrize("layout", ["dense", "thin"])
 @pytest.mark.parametrize(
     "loss", ["squared", "logistic", *(pytest.param(loss, marks=pytest.mark.long) for loss in OTHERS)]

@@ -117,7 +117,8 @@ def minimize(
         random_state=random_state, callback=callback, max_time=max_time,
     )  # fmt: skip
     null = result.null_objective
-    if null is not None and not result.converged and not result.objective < null:
+    nothing_to_gain = result.converged or result.objective == null == 0.0
+    if null is not None and result.objective >= null and not nothing_to_gain:
         from sklearn.exceptions import ConvergenceWarning
 
         beside = f"no better than the intercept and the kept columns alone, {null:.6g}"

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .._scaling import Scaling
 from .._source import Source
 from .._validate import check_vector
-from ._scaling import Scaling
 
 CLOSE = 1e-4  # relative: float32 columns may have been added up in another order
 
