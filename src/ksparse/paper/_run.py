@@ -193,7 +193,7 @@ class Sample:
         self.figure = figure
         self.items = [items[i] for i in np.random.default_rng(0).permutation(len(items))]
         self.records: list[Item] = []
-        self.spent = 0.0  # seconds of all workers together
+        self.spent = self.cpu_spent = 0.0  # seconds of all workers together
 
     @property
     def stays(self) -> bool:
@@ -216,16 +216,17 @@ def estimate(chosen: Sequence[ModuleType], lab: Lab, facts: dict[str, Any]) -> s
     while any(wanted := _wanted(samples, BUDGET[lab.preset] * jobs)):
         turns = [(sample, item) for sample, items in zip(samples, wanted, strict=True) for item in items]
         work = [(lab.worker(sample.figure), item) for sample, item in turns]
-        for (sample, _), (record, seconds) in zip(turns, lab.pool.map(timed, work), strict=True):
+        for (sample, _), (record, seconds, cpu_seconds) in zip(turns, lab.pool.map(timed, work), strict=True):
             sample.records.append(record)
             sample.spent += seconds
+            sample.cpu_spent += cpu_seconds
     parts: dict[str, float] = {}
     for sample in samples:
         parts[sample.figure.NUMBER] = parts.get(sample.figure.NUMBER, 0.0) + sample.left / jobs
         if sample.stays:
             with lab.open(sample.figure, verbose=False) as ledger:
                 ledger.append(sample.records)
-            _add_times(facts, sample.figure, sample.spent / jobs, sample.spent)
+            _add_times(facts, sample.figure, sample.spent / jobs, sample.cpu_spent)
     write_facts(lab.out, facts)
     each = ", ".join(f"figure {name} {duration(seconds)}" for name, seconds in parts.items())
     cores, tried = f"{jobs} core{'s' * (jobs > 1)}", sum(len(sample.records) for sample in samples)

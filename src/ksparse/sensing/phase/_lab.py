@@ -197,7 +197,7 @@ def estimate(items: Sequence[tuple[Any, ...]], pool: Workers) -> str:
     tried, seconds = 0, 0.0  # of all workers together
     while seconds < BUDGET / 2 * count and 20 * tried < max(len(items), 20):
         batch = [(Experiment.run, *items[i]) for i in order[tried : tried + max(count, tried)]]
-        seconds += sum(spent for _, spent in pool.map(timed, batch))
+        seconds += sum(spent for _, spent, _ in pool.map(timed, batch))
         tried += len(batch)
     spent = duration(len(items) * seconds / tried / count)
     return f"{len(items):,} trials on {count} core{'s' * (count > 1)}: {spent}, judging by {tried} of them"

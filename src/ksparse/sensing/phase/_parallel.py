@@ -212,19 +212,19 @@ def perform(work: bytes) -> Done:
     return Done(time.monotonic() - begin, time.thread_time() - cpu_begin, results, error)
 
 
-def timed(function: Callable[..., T], *item: Any) -> tuple[T, float]:
-    """What a function gives, and the seconds it takes a worker that is ready for it.
+def timed(function: Callable[..., T], *item: Any) -> tuple[T, float, float]:
+    """What a function gives, and the seconds and CPU seconds it takes a worker that is ready for it.
 
     The first time a worker may have to import, load or compile, which says nothing about the next times: then it is
     called once more.
     """
     for _ in range(2):
-        before, began = readiness(), time.monotonic()
+        before, began, cpu_began = readiness(), time.monotonic(), time.thread_time()
         result = function(*item)
-        seconds = time.monotonic() - began
+        seconds, cpu_seconds = time.monotonic() - began, time.thread_time() - cpu_began
         if readiness() == before:
             break
-    return result, seconds
+    return result, seconds, cpu_seconds
 
 
 def readiness() -> tuple[int, int]:
