@@ -1,8 +1,14 @@
-"""What tests share: a clock that they control."""
+"""What tests share: a clock that they control, and Ctrl-C that is heard."""
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# A process started in the background ignores Ctrl-C, and so do those that it starts; a user at a keyboard does not.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Clock:
