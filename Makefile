@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-portable lint bench clean
+.PHONY: demo test test-all test-portable lint fuzz bench clean
 
 # The stamp is newer than pyproject.toml once everything is installed.
 .venv/installed: pyproject.toml
@@ -31,6 +31,10 @@ test-all: lint
 # The tests with the rounding of other processors; `make test-portable ON=prescott-narrow` with that of one.
 test-portable: .venv/installed
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/portable.py $(ON) -- -n 2 --dist worksteal
+
+# `make fuzz CALLS=20000 SEED=1`: random calls, checked by NumPy alone; fails if anything is found
+fuzz: .venv/installed
+	$(BIN)/python tests/fuzz --calls $(or $(CALLS),2000) --seed $(or $(SEED),0)
 
 # `make bench DATA=folder` adds what needs data sets; the last five fail when a check is missed.
 # `make bench SPACE=folder` adds 6 GB of data made in that folder (13 GB in all), streamed through 1.5 GB of memory.

@@ -1,0 +1,106 @@
+"""`minimize` with every solver and `joint`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from draws import LOSSES, chance, labels, layout, pick, ridge, shape, spoil, target, values, weight
+from invariants import Objective, check_fit
+
+import ksparse
+from ksparse.solvers import SOLVERS
+
+ANY_LOSS = ("ht-svrg", "ht-saga", "stoiht", "iht", "pgd", "grasp", "grahtp", "exchange")
+BOUNDED = ("ht-svrg", "ht-saga", "stoiht", "pgd")  # they know signs and a radius
+
+
+def problem(rng, X, n, d):
+    """Settings that `minimize` and `joint` share."""
+    settings = {"l2": ridge(rng), "intercept": chance(rng, 0.5)}
+    if chance(rng, 0.3):
+        settings["sample_weight"] = weight(rng, n)
+    if chance(rng, 0.2):
+        settings["offset"] = rng.standard_normal(n) * pick(rng, 1.0, 1.0, 1e-10, 30.0)
+    if d > 1 and chance(rng, 0.3):
+        settings["always_keep"] = rng.permutation(d)[: rng.integers(1, max(2, min(4, d)))]
+    return settings
+
+
+def fuzz_minimize(rng, watch):
+    n, d = shape(rng)
+    A, X = layout(rng, values(rng, n, d))
+    loss = pick(rng, "squared", "squared", *LOSSES)
+    settings = problem(rng, X, n, d)
+    free = d - len(settings.get("always_keep", ()))
+    k = int(rng.integers(1, free + 1)) if chance(rng, 0.97) else d + 1
+    arguments = {"y": target(rng, X, loss), "k": k, "loss": loss, "random_state": 0, **settings}
+    if chance(rng, 0.8):
+        able = list(SOLVERS) if loss == "squared" or chance(rng, 0.05) else ANY_LOSS
+        arguments["solver"] = pick(rng, *able)
+    if arguments.get("solver") in BOUNDED and chance(rng, 0.4):
+        arguments.update(pick(rng, {"positive": True}, {"radius": pick(rng, 1e-12, 0.1, 1.0, 10.0, 1e300)}))
+    if chance(rng, 0.3):
+        arguments["x0"] = rng.standard_normal(d) * (rng.random(d) < 0.5) * pick(rng, 1.0, 1.0, 1e4, 1e10, 1e-8)
+    if chance(rng, 0.05):
+        arguments["max_time"] = pick(rng, 1e-9, 10.0)
+    arguments = spoil(rng, {"A": A, **arguments})
+    watch.note("minimize", arguments)
+    result = watch.call(ksparse.minimize, **arguments)
+    kept = np.asarray(arguments.get("always_keep", ()))
+    kept = np.flatnonzero(kept) if kept.dtype == bool else kept
+    F = objective(X, arguments)
+    check_fit(
+        watch.expect, F, result.x, result.intercept, result.objective, result.status, k, kept=kept,
+        intercept=arguments.get("intercept", False), positive=arguments.get("positive", False),
+        radius=arguments.get("radius", math.inf) or math.inf,
+    )  # fmt: skip
+    watch.expect(np.array_equal(result.support, np.flatnonzero(result.x)), "support_", "not the non-zeros of x")
+
+
+def objective(X, arguments, Y="y"):
+    weight = arguments.get("sample_weight")
+    y, offset = np.asarray(arguments[Y]), arguments.get("offset")
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    loss = arguments.get("loss", "squared")
+    y = y if loss == "softmax" else y.astype(float)
+    if offset is not None:
+        offset = np.asarray(offset, dtype=float)
+        offset = offset[:, 0] if y.ndim == 1 and loss != "softmax" and offset.ndim == 2 else offset
+        offset = offset[:, np.newaxis] if (y.ndim == 2) and offset.ndim == 1 else offset
+    weight = None if weight is None else np.asarray(weight, dtype=float).ravel()
+    return Objective(X, y, loss, float(arguments.get("l2", 0.0)), weight, offset)
+
+
+def fuzz_joint(rng, watch):
+    n, d = shape(rng)
+    A, X = layout(rng, values(rng, n, d))
+    loss = pick(rng, "squared", "squared", "softmax", *LOSSES)
+    settings = problem(rng, X, n, d)
+    if loss == "softmax":
+        Y = np.unique(labels(rng, X), return_inverse=True)[1]
+        settings.pop("offset", None)
+    elif loss == "squared" and chance(rng, 0.6):
+        Y = np.column_stack([target(rng, X, loss) for _ in range(rng.integers(1, 4))])
+    else:
+        Y = target(rng, X, loss)
+    k = int(rng.integers(1, d + 1))
+    if chance(rng, 0.5):
+        settings["groups"] = rng.integers(0, max(1, d // 2), size=d)
+        free = np.setdiff1d(np.arange(d), settings.get("always_keep", ()))
+        k = int(rng.integers(1, np.unique(settings["groups"][free]).size + 1)) if free.size else k
+    outputs = int(Y.max()) + 1 if loss == "softmax" else 1 if Y.ndim == 1 else Y.shape[1]
+    if chance(rng, 0.3):
+        settings["start"] = rng.standard_normal((d, outputs)) * pick(rng, 1.0, 1.0, 1e4, 1e10)
+    arguments = spoil(rng, {"A": A, "Y": Y, "k": k, "loss": loss, **settings})
+    watch.note("joint", arguments)
+    result = watch.call(ksparse.joint, **arguments)
+    x, b = result.x, result.intercept
+    if loss != "softmax" and outputs == 1:
+        x, b = x[:, 0], b[0]
+    kept = np.asarray(arguments.get("always_keep", ()))
+    kept = np.flatnonzero(kept) if kept.dtype == bool else kept
+    check_fit(
+        watch.expect, objective(X, arguments, "Y"), x, b, result.objective, result.status, k, kept=kept,
+        units=arguments.get("groups"), intercept=arguments.get("intercept", False),
+    )  # fmt: skip
