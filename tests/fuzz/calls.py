@@ -25,7 +25,8 @@ class Watch:
         self._full = show
 
     def expect(self, holds, kind, text):
-        if not holds:
+        """Note what does not hold, once of a kind."""
+        if not holds and kind not in [known for known, _ in self.findings]:
             self.findings.append((kind, text))
 
     def note(self, function, arguments):
@@ -55,18 +56,18 @@ class Watch:
                 frames = traceback.extract_tb(error.__traceback__)
                 by_sklearn = "sklearn" in frames[-1].filename  # whose words are a convention of their own
                 if not (named or by_sklearn):
-                    self.findings.append((f"unnamed {type(error).__name__} at {place(error)}", str(error)[:200]))
+                    self.expect(False, f"unnamed {type(error).__name__} at {place(error)}", str(error)[:200])
                 self.refused = str(error)
                 raise Refused from None
             except Exception as error:
                 kind = f"{type(error).__name__} at {place(error)}"
-                self.findings.append((kind, "".join(traceback.format_exception(error))[-1500:]))
+                self.expect(False, kind, "".join(traceback.format_exception(error))[-1500:])
                 raise Refused from None
             finally:
                 for found in caught:
                     if not issubclass(found.category, (UserWarning, ConvergenceWarning)):
                         where = f"{found.filename.split('site-packages/')[-1].split('src/')[-1]}:{found.lineno}"
-                        self.findings.append((f"{found.category.__name__} at {where}", str(found.message)))
+                        self.expect(False, f"{found.category.__name__} at {where}", str(found.message))
 
 
 def parameters(function):

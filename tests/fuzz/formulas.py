@@ -11,9 +11,7 @@ from draws import LOSSES, chance, layout, pick, shape, spoil, target, values
 from ksparse import theory
 
 DATA = ("certificate", "curvature", "plan", "restricted_isometry", "coherence", "extremal_pair", "deviation_bound")
-FORMULAS = sorted(
-    name for name in theory.__all__ if name not in DATA and name != "Q" and inspect.isfunction(getattr(theory, name))
-)
+FORMULAS = sorted(name for name in theory.__all__ if name not in DATA and inspect.isfunction(getattr(theory, name)))
 COUNTS = ("k", "K", "d", "r", "n", "m", "stage")
 
 

@@ -140,7 +140,8 @@ def check_fit(expect, F, x, b, reported, status, k, *, units=None, kept=(), inte
         # a likelihood or margin has a scale of its own; squares have none but that of y
         floor = 0.0 if F.loss in ("squared", "huber") else 1e-6 * min(1.0, abs(F.at(np.zeros_like(x))[0]))
         text = f"F(x) {value!r}, empty model {empty!r}, {status}"
-        expect(value <= empty + 1e-6 * abs(empty) + floor + slack + more, "worse than nothing", text)
+        best = empty + 1e-6 * abs(empty) + floor + slack + more
+        expect(value <= best or not math.isfinite(best), "worse than nothing", text)
     if positive:
         expect(not (x[free] < 0).any(), "sign", f"{x[free].min()}")
     if radius < math.inf:

@@ -46,7 +46,7 @@ def fuzz_minimize(rng, watch):
         arguments["max_time"] = pick(rng, 1e-9, 10.0)
     arguments = spoil(rng, {"A": A, **arguments})
     watch.note("minimize", arguments)
-    result = watch.call(ksparse.minimize, **arguments)
+    result = watch.call(ksparse.minimize, names=["HTSAGA"], **arguments)  # a solver may speak of itself
     kept = np.asarray(arguments.get("always_keep", ()))
     kept = np.flatnonzero(kept) if kept.dtype == bool else kept
     F = objective(X, arguments)

@@ -225,6 +225,7 @@ class JointRun(SearchRun):
         return self.outputs.empty_fit()
 
     # --- the model -----------------------------------------------------------------------------------------------
+    @np.errstate(over="ignore", invalid="ignore")
     def model(self, fit: JointFit, size: int, exact: bool) -> Model:
         """The quadratic model around a fit, on its units and the most promising others."""
         problem, units = self.problem, self.units

@@ -164,6 +164,7 @@ class Targets(Outputs):
     def targets(self) -> dict[str, Array]:
         return {"Y, less the offset,": self.Y}
 
+    @np.errstate(over="ignore", invalid="ignore")
     def refit(
         self,
         columns: NDArray[np.int64],
@@ -262,6 +263,7 @@ class Classes(Outputs):
         """A curvature of every row that stands for all directions: the mean of p(1 − p)."""
         return self.problem.weight * (1.0 - np.einsum("ic,ic->i", p, p)).clip(0.0) / p.shape[1]
 
+    @np.errstate(over="ignore", invalid="ignore")
     def refit(
         self,
         columns: NDArray[np.int64],

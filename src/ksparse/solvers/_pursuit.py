@@ -83,7 +83,7 @@ class System(ABC):
     def bends(
         self, points: Sequence[Point], slopes: NDArray[Any], supports: Sequence[Columns]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """‖v‖² and v'∇²F v for v = slope on a support."""
+        """‖v‖² and v'∇²F v for v = slope on a support, or the same multiple of both."""
 
     @abstractmethod
     def apart(self, before: Sequence[Point], after: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -221,7 +221,8 @@ def top(scores: NDArray[np.float64], count: int) -> list[Columns]:
 
 def gradient_point(points: Sequence[Point], slopes: NDArray[Any], steps: NDArray[np.float64]) -> NDArray[Any]:
     """x + step·slope on all columns; overwrites the slopes."""
-    slopes *= steps[:, np.newaxis, np.newaxis]
+    with np.errstate(over="ignore"):  # such a step is then halved
+        slopes *= steps[:, np.newaxis, np.newaxis]
     for moved, point in zip(slopes, points, strict=True):
         moved[:, point.columns] += point.x
     return slopes

@@ -82,6 +82,9 @@ class Refits(System):
         for i, (point, slope, columns) in enumerate(zip(points, slopes, supports, strict=True)):
             on_kept, pull = self._on_kept(point.rest)
             v = np.concatenate([on_kept, slope[0, columns]])
+            # only the quotient counts, and squares of numbers around one are floats
+            exponent = math.frexp(max(float(np.abs(v).max(initial=0.0)), abs(pull)))[1]
+            v, pull = np.ldexp(v, -exponent), math.ldexp(pull, -exponent)
             along = v @ self.ground.block(self._with_kept(columns)) + pull
             squares[i] = float(v @ v) + pull * pull
             bends[i] = float(point.rest.bend @ along**2) / problem.n + problem.l2 * float(v @ v)
@@ -95,10 +98,11 @@ class Refits(System):
             dx = np.zeros(self.problem.d)
             dx[new.rest.columns] = new.rest.x
             dx[old.rest.columns] -= old.rest.x
-            turn = (new.rest.slope - old.rest.slope)[used]
-            square = float(dx @ dx)
-            squares[i] = square + (new.rest.constant - old.rest.constant) ** 2
-            bends[i] = float(np.sum(turn**2 / weight[used])) / self.problem.n + self.problem.l2 * square
+            with np.errstate(over="ignore", invalid="ignore"):  # a step that left the range of floats is not taken
+                turn = (new.rest.slope - old.rest.slope)[used]
+                square = float(dx @ dx)
+                squares[i] = square + (new.rest.constant - old.rest.constant) ** 2
+                bends[i] = float(np.sum(turn**2 / weight[used])) / self.problem.n + self.problem.l2 * square
         return squares, bends
 
     def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:

@@ -59,7 +59,10 @@ class Fit:
 
 
 class Ground:
-    """The problem, seen by columns (in the problem's units, if it has any)."""
+    """The problem, seen by columns (in the problem's units, if it has any).
+
+    Numbers may leave the range of floats on the way: an objective that is not finite is never the better one.
+    """
 
     def __init__(self, problem: Problem, check: Any, store: int = 0) -> None:
         self.problem, self.check = problem, check
@@ -85,6 +88,7 @@ class Ground:
         spread = square / problem.n - ((mean / problem.n) ** 2 if problem.intercept else 0.0)
         return np.where(spread > FLAT * square / problem.n, spread, 0.0)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def gradient(self, fit: Fit) -> tuple[Array, Array]:
         """∇F, and the curvature of every column by itself: one pass over the rows, or none."""
         self.check()
@@ -114,6 +118,7 @@ class Ground:
             slope = slope - np.average(slope, weights=problem.weight)
         return self.means(problem.weight * slope, NONE)[0]
 
+    @np.errstate(over="ignore", invalid="ignore")
     def means(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
         """The means over the rows of slope·a, bend·a and bend·a²."""
         problem, n = self.problem, self.problem.n
@@ -126,6 +131,7 @@ class Ground:
                 a = (a - bend.sum() * centre) * factor
         return g / n, a / n, q / n
 
+    @np.errstate(over="ignore", invalid="ignore")
     def gradients(self, slope: Array) -> Array:
         """The means over the rows of slope·a for slopes of several outputs, (n, outputs): an array (d, outputs)."""
         problem = self.problem
@@ -146,6 +152,7 @@ class Ground:
             self._products = np.concatenate([self._products, more])
         return self._products[[self._rows_of[j] for j in columns.tolist()]]
 
+    @np.errstate(over="ignore", invalid="ignore")
     def cross(self, block: Array, bend: Array, which: NDArray[np.int64] | None = None) -> Array:
         """The means over the rows of bend·b·a for the columns b of a block and all a, centred if there is an intercept;
         block and bend are those of the rows `which`.  The block is used up."""
@@ -182,6 +189,7 @@ class Ground:
             return at[::step], at.size / at[::step].size
         return (at, 1.0) if at.size < MOST * bend.size else (None, 1.0)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def gram(self, columns: NDArray[np.int64], bend: Array, some: bool = False) -> Array:
         """The mean of bend·bbᵀ over the rows that matter, or some of them, centred if there is an intercept."""
         if self._thin:
@@ -242,6 +250,7 @@ class Ground:
             return 0.0
         return float(np.average(problem.y - problem.offset, weights=problem.weight))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def newton(
         self,
         columns: NDArray[np.int64],
@@ -308,7 +317,7 @@ class Ground:
             if step == 0:
                 self.damping = share
             # where the quadratic foretold the step well, its Hessian serves another one
-            fresh = not fresh and not polish and abs((objective - moved[0]) / (0.5 * promise) - 1.0) < 0.3
+            fresh = not fresh and not polish and abs(objective - moved[0] - 0.5 * promise) < 0.15 * promise
             before, (objective, slope, bend) = objective, moved
             x, z, constant = x + dx, new_z, constant + shift
             share = max(0.1 * share, least)

@@ -200,6 +200,7 @@ class Run(SearchRun):
             count = count // 3 if count >= 6 else count // 2
         return attempts
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _singles(self, model: Model, least: float) -> tuple[list[Attempt], int]:
         """The best exchanges of one column by themselves, and how many there are that promise something."""
         enter = np.flatnonzero(~model.inside & (model.P.diagonal() > FLAT * model.own))
@@ -270,6 +271,7 @@ class Run(SearchRun):
         return Starts(here, [*less, (nothing, self.empty.constant)], RUINED * fit.objective)
 
     # --- the model -----------------------------------------------------------------------------------------------
+    @np.errstate(over="ignore", invalid="ignore")
     def model(self, fit: Fit, size: int, exact: bool) -> Model:
         """The quadratic model around a fit, on its columns and the most promising others."""
         ground, problem = self.ground, self.problem

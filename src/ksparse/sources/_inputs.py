@@ -228,11 +228,14 @@ def reading(name: str) -> Iterator[None]:
     """What goes wrong in here is an error of one line that names the file."""
     try:
         yield
-    except BROKEN as error:
+    except (*BROKEN, MemoryError) as error:
+        by_arrow = type(error).__module__.startswith("pyarrow")
+        if isinstance(error, MemoryError) and not by_arrow:  # Arrow's may come from a size that is damaged
+            raise
         text = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
         if text.startswith((f"{name} ", f"{name}: ")):
             raise
-        if type(error).__module__.startswith("pyarrow") or (type(error) is OSError and error.errno is None):
+        if by_arrow or (type(error) is OSError and error.errno is None):
             text = f"it is damaged, cut off, or of another format ({text.rstrip('.')})"
         raise ValueError(f"{name} cannot be read: {text}") from None
 
