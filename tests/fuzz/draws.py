@@ -93,7 +93,8 @@ def messy(rng, X):
     data, twice = X[rows, columns], rng.random(rows.size) < 0.4
     half = np.where(twice, 0.5 * data, data)
     rows, columns = np.concatenate([rows, rows[twice]]), np.concatenate([columns, columns[twice]])
-    data = np.concatenate([half, (data - half)[twice]])
+    with np.errstate(invalid="ignore"):
+        data = np.concatenate([half, (data - half)[twice]])
     order = np.lexsort((rng.random(rows.size), rows))
     counts = np.bincount(rows, minlength=X.shape[0])
     return sparse.csr_matrix((data[order], columns[order], np.concatenate([[0], np.cumsum(counts)])), shape=X.shape)

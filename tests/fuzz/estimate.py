@@ -10,7 +10,7 @@ import numpy as np
 from draws import chance, labels, layout, pick, ridge, shape, spoil, target, values, weight
 from invariants import EPS, Objective, check_fit, same
 from sklearn.base import clone
-from solve import ANY_LOSS
+from solve import ANY_LOSS, kept_columns
 
 import ksparse
 from ksparse.solvers import SOLVERS
@@ -41,7 +41,7 @@ def fit(watch, model, arguments):
     """The fitted model; its parameters too may be named in a refusal."""
     watch.note(f"{model!r}.fit", arguments)
     watch.function = type(model).__name__
-    return watch.call(model.fit, names=model.get_params(), **arguments)
+    return watch.call(model.fit, names=[*model.get_params(), "HTSAGA"], **arguments)
 
 
 def fuzz_regressor(rng, watch):
@@ -111,10 +111,8 @@ def check_model(watch, model, X, y, loss, coef, intercept, w, offset, reported, 
     coef, intercept = np.asarray(coef, dtype=float), np.asarray(intercept, dtype=float)
     F = Objective(X, y, loss, model.l2_, w, offset, scale, eps=2.0**-23 if single else EPS)
     d = X.shape[1]
-    kept = np.empty(0, int) if model.always_keep is None else np.asarray(model.always_keep)
-    kept = np.flatnonzero(kept) if kept.dtype == bool else kept
     check_fit(
-        watch.expect, F, coef, intercept, reported, status, model.k_, units=model.groups, kept=kept,
+        watch.expect, F, coef, intercept, reported, status, model.k_, units=model.groups, kept=kept_columns(model.get_params()),
         intercept=bool(model.fit_intercept), positive=model.positive,
     )  # fmt: skip
     watch.expect(model.k_ <= d, "k_", f"{model.k_} of {d}")

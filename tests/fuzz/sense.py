@@ -15,7 +15,7 @@ def fuzz_recover(rng, watch):
     n, d = shape(rng, 30, 40)
     A = values(rng, n, d) / pick(rng, 1.0, np.sqrt(n))
     if chance(rng, 0.15):
-        A = A + 1j * values(rng, n, d)
+        A = A + 1j * np.nan_to_num(values(rng, n, d))
     truth = rng.standard_normal((d, pick(rng, 1, 1, 1, 2, 9))) * (rng.random((d, 1)) < rng.random() * min(n, d) / d)
     with np.errstate(all="ignore"):
         y = np.nan_to_num(A @ truth, posinf=0.0, neginf=0.0)

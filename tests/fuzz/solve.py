@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from draws import LOSSES, chance, labels, layout, pick, ridge, shape, spoil, target, values, weight
-from invariants import Objective, check_fit
+from invariants import Objective, check_fit, column_sizes
 
 import ksparse
 from ksparse.solvers import SOLVERS
@@ -42,20 +42,26 @@ def fuzz_minimize(rng, watch):
         arguments.update(pick(rng, {"positive": True}, {"radius": pick(rng, 1e-12, 0.1, 1.0, 10.0, 1e300)}))
     if chance(rng, 0.3):
         arguments["x0"] = rng.standard_normal(d) * (rng.random(d) < 0.5) * pick(rng, 1.0, 1.0, 1e4, 1e10, 1e-8)
+    if chance(rng, 0.25):
+        arguments["standardize"] = True
     if chance(rng, 0.05):
         arguments["max_time"] = pick(rng, 1e-9, 10.0)
     arguments = spoil(rng, {"A": A, **arguments})
     watch.note("minimize", arguments)
     result = watch.call(ksparse.minimize, names=["HTSAGA"], **arguments)  # a solver may speak of itself
-    kept = np.asarray(arguments.get("always_keep", ()))
-    kept = np.flatnonzero(kept) if kept.dtype == bool else kept
     F = objective(X, arguments)
     check_fit(
-        watch.expect, F, result.x, result.intercept, result.objective, result.status, k, kept=kept,
+        watch.expect, F, result.x, result.intercept, result.objective, result.status, k, kept=kept_columns(arguments),
         intercept=arguments.get("intercept", False), positive=arguments.get("positive", False),
         radius=arguments.get("radius", math.inf) or math.inf,
     )  # fmt: skip
     watch.expect(np.array_equal(result.support, np.flatnonzero(result.x)), "support_", "not the non-zeros of x")
+
+
+def kept_columns(arguments):
+    kept = arguments.get("always_keep")
+    kept = np.atleast_1d(np.empty(0, int) if kept is None else kept)
+    return np.flatnonzero(kept) if kept.dtype == bool else kept.astype(int)
 
 
 def objective(X, arguments, Y="y"):
@@ -69,7 +75,9 @@ def objective(X, arguments, Y="y"):
         offset = offset[:, 0] if y.ndim == 1 and loss != "softmax" and offset.ndim == 2 else offset
         offset = offset[:, np.newaxis] if (y.ndim == 2) and offset.ndim == 1 else offset
     weight = None if weight is None else np.asarray(weight, dtype=float).ravel()
-    return Objective(X, y, loss, float(arguments.get("l2", 0.0)), weight, offset)
+    standard = arguments.get("standardize", False)
+    scale = column_sizes(X, weight, arguments.get("intercept", False)) if standard else None
+    return Objective(X, y, loss, float(arguments.get("l2", 0.0)), weight, offset, scale)
 
 
 def fuzz_joint(rng, watch):
@@ -94,13 +102,11 @@ def fuzz_joint(rng, watch):
         settings["start"] = rng.standard_normal((d, outputs)) * pick(rng, 1.0, 1.0, 1e4, 1e10)
     arguments = spoil(rng, {"A": A, "Y": Y, "k": k, "loss": loss, **settings})
     watch.note("joint", arguments)
-    result = watch.call(ksparse.joint, **arguments)
+    result = watch.call(ksparse.joint, names=["y"], **arguments)
     x, b = result.x, result.intercept
     if loss != "softmax" and outputs == 1:
         x, b = x[:, 0], b[0]
-    kept = np.asarray(arguments.get("always_keep", ()))
-    kept = np.flatnonzero(kept) if kept.dtype == bool else kept
     check_fit(
-        watch.expect, objective(X, arguments, "Y"), x, b, result.objective, result.status, k, kept=kept,
+        watch.expect, objective(X, arguments, "Y"), x, b, result.objective, result.status, k, kept=kept_columns(arguments),
         units=arguments.get("groups"), intercept=arguments.get("intercept", False),
     )  # fmt: skip
