@@ -112,8 +112,8 @@ def check_model(watch, model, X, y, loss, coef, intercept, w, offset, reported, 
     F = Objective(X, y, loss, model.l2_, w, offset, scale, eps=2.0**-23 if single else EPS)
     d = X.shape[1]
     check_fit(
-        watch.expect, F, coef, intercept, reported, status, model.k_, units=model.groups, kept=kept_columns(model.get_params()),
-        intercept=bool(model.fit_intercept), positive=model.positive,
+        watch.expect, F, coef, intercept, reported, status, model.k_, units=model.groups,
+        kept=kept_columns(model.get_params()), intercept=bool(model.fit_intercept), positive=model.positive,
     )  # fmt: skip
     watch.expect(model.k_ <= d, "k_", f"{model.k_} of {d}")
 

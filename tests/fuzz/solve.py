@@ -107,6 +107,6 @@ def fuzz_joint(rng, watch):
     if loss != "softmax" and outputs == 1:
         x, b = x[:, 0], b[0]
     check_fit(
-        watch.expect, objective(X, arguments, "Y"), x, b, result.objective, result.status, k, kept=kept_columns(arguments),
-        units=arguments.get("groups"), intercept=arguments.get("intercept", False),
+        watch.expect, objective(X, arguments, "Y"), x, b, result.objective, result.status, k,
+        kept=kept_columns(arguments), units=arguments.get("groups"), intercept=arguments.get("intercept", False),
     )  # fmt: skip

@@ -49,8 +49,9 @@ class Measurements:
         if joint and single:
             raise ValueError("joint=True is for several right-hand sides, got y with one; give y of shape (n, p)")
         split = y.dtype.kind == "c" and A.dtype.kind != "c"
-        unit = float(2.0 ** np.frexp(np.abs(y).max())[1]) if y.any() else 1.0
-        return cls(A, y.reshape(n, -1) / unit, unit, single, joint, split)
+        parts = np.ascontiguousarray(y.reshape(n, -1)).view(np.float64)  # real and imaginary, each scaled by itself
+        exponent = min(int(np.frexp(np.abs(parts).max())[1]), 1023)
+        return cls(A, np.ldexp(parts, -exponent).view(y.dtype), float(np.ldexp(1.0, exponent)), single, joint, split)
 
     @property
     def n(self) -> int:
@@ -85,11 +86,10 @@ class Measurements:
         kind = Operator if isinstance(self.A, LinearOperator) else Matrix
         return kind(self.A, parts, check)
 
-    @property
-    def square(self) -> float:
-        """What a misfit is to be multiplied with."""
-        with np.errstate(over="ignore", under="ignore"):
-            return float(np.square(np.float64(self.unit)))
+    def misfit(self, value: Any) -> Any:
+        """A misfit of the scaled system as one of y."""
+        with np.errstate(over="ignore"):
+            return value * self.unit * self.unit
 
     @property
     def entries(self) -> int:
@@ -148,7 +148,7 @@ class Measurements:
             error = adjoint_error(self.A)
         except NotImplementedError:
             raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
-        if not error <= ADJOINT:
+        if error > ADJOINT:  # of numbers that are not finite nothing is known; the first product will name them
             raise ValueError(
                 f"A's rmatvec is not the adjoint of its matvec: <Au, v> and <u, A*v> differ by {error:.2g} of their "
                 "size; mend rmatvec (conjugate and transpose, with the same scale)"

@@ -78,10 +78,22 @@ def solve(name: str, A: Any, y: Array, k: int, noise: float | None) -> Result:
         raise ValueError("A must be finite, got NaN or infinity; remove or impute it first")
     start = time.perf_counter()
     # HiGHS's tolerances are absolute: A in units in which its largest entry is about one, as y is
-    unit = 2.0 ** np.frexp(abs(A).max())[1] if abs(A).max() else 1.0
-    x, status = PROGRAMS[name](A / unit, y, noise)
-    x = hard_threshold(x / unit, k)
-    return _result(x, 0.5 * float(np.sum((y - A @ x) ** 2)) / y.size, status, time.perf_counter() - start)
+    exponent = int(np.frexp(abs(A).max())[1])
+    x, status = PROGRAMS[name](_times_power(A, -exponent), y, noise)
+    with np.errstate(over="ignore", invalid="ignore"):  # an x that leaves the range of floats is refused by the caller
+        x = hard_threshold(np.ldexp(x, -exponent), k)
+        objective = 0.5 * float(np.sum((y - A @ x) ** 2)) / y.size
+    if status == "converged" and not objective <= 0.5 * float(y @ y) / y.size:
+        message = f"the {k} largest entries of the solution fit y no better than zeros do"
+        status = Status("stalled", message, "give a larger k, or use 'auto'")
+    return _result(x, objective, status, time.perf_counter() - start)
+
+
+def _times_power(A: Any, exponent: int) -> Any:
+    """2^exponent·A, where the power itself may be no float."""
+    if not sparse.issparse(A):
+        return np.ldexp(A, exponent)
+    return type(A)((np.ldexp(A.data, exponent), A.indices, A.indptr), shape=A.shape)
 
 
 def zero(d: int) -> Result:

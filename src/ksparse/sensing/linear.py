@@ -63,7 +63,8 @@ class Linear(System):
         """Nothing chosen; the slopes there, A*y/n, show whether all is finite."""
         none = np.empty(0, np.int64)
         points = [self.point(i, none, np.empty((y.shape[0], 0), self.dtype), y) for i, y in enumerate(self.y)]
-        slopes = self._seen(np.stack([point.rest for point in points]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = self._seen(np.stack([point.rest for point in points]))
         if not np.isfinite(slopes).all():
             raise ValueError(explain_infinite(self.A))
         size = float(np.abs(slopes).max()) * self.n
@@ -327,7 +328,8 @@ def column_norms(A: Any) -> NDArray[np.float64]:
     """Of an array or a sparse matrix."""
     if isinstance(A, np.ndarray):
         return np.sqrt(np.einsum("ij,ij->j", A, A.conj()).real)
-    return np.sqrt(np.asarray(abs(A).power(2).sum(axis=0)).ravel())
+    with np.errstate(over="ignore"):
+        return np.sqrt(np.asarray(abs(A).power(2).sum(axis=0)).ravel())
 
 
 def squared_norm(x: Array) -> float:

@@ -295,13 +295,13 @@ def adjoint_error(A: Any, random_state: Any = 0) -> float:
         return u / np.linalg.norm(u)
 
     u, v = draw(A.shape[1]), draw(A.shape[0])
-    image = A.matvec(u)
-    v = v + image / (
-        np.linalg.norm(image) or 1.0
-    )  # else both products are small by chance, the more so the larger n is
-    back = A.rmatvec(v)
-    size = max(np.linalg.norm(image) * np.linalg.norm(v), np.linalg.norm(back))
-    return float(abs(np.vdot(image, v) - np.vdot(u, back)) / size) if size else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN if A is not finite, or its squares are not
+        image = A.matvec(u)
+        # else both products are small by chance, the more so the larger n is
+        v = v + image / (np.linalg.norm(image) or 1.0)
+        back = A.rmatvec(v)
+        size = max(np.linalg.norm(image) * np.linalg.norm(v), np.linalg.norm(back))
+        return float(abs(np.vdot(image, v) - np.vdot(u, back)) / size) if size else 0.0
 
 
 def check_shape(value: Any, name: str) -> tuple[int, ...]:

@@ -238,7 +238,7 @@ def _teller(tell: Callable[[Any], Any] | None, given: Measurements, system: Line
     def after(stage: int, points: list[Point], misfit: float, changes: int) -> Status | None:
         x = given.signals(as_matrix(points, given.d, system.dtype))
         chosen = np.flatnonzero(x if x.ndim == 1 else np.abs(x).max(axis=1))
-        objective = misfit * given.square
+        objective = given.misfit(misfit)
         return ask(tell, Progress(stage, objective, x, 0.0, chosen, system.products, clock.seconds, math.nan, changes))
 
     return after
@@ -250,7 +250,7 @@ def _recovery(
     x = given.signals(as_matrix(points, given.d, system.dtype))
     residuals = given.residuals([point.rest for point in points])
     history = history_of(watch.records)
-    history = history._replace(objective=history.objective * given.square)
+    history = history._replace(objective=given.misfit(history.objective))
     return Recovery(
         x, 0.0, given.supports(x), given.objective(residuals), summary(ends), len(watch.records) - 1, history, None,
         None, residuals, system.products, name, tuple(ends),
@@ -284,7 +284,8 @@ def _one_by_one(
                     minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)
                 )
     x = np.stack([result.x for result in found], axis=1)
-    residuals = given.residuals(list((given.y - given.A @ x).T[:, np.newaxis]))
+    with np.errstate(over="ignore", invalid="ignore"):  # of an x that leaves the range of floats, which is refused
+        residuals = given.residuals(list((given.y - given.A @ x).T[:, np.newaxis]))
     x, ends = given.signals(x), tuple(result.status for result in found)
     return Recovery(
         x, 0.0, given.supports(x), given.objective(residuals), summary(ends), max(result.n_stages for result in found),

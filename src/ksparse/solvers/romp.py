@@ -79,6 +79,7 @@ def comparable(columns: Columns, score: NDArray[np.float64]) -> Columns:
     columns, u = columns[u > 0.0], u[u > 0.0]
     if not u.size:
         return columns
+    u = np.ldexp(u, -np.frexp(u[0])[1])  # so that squares are floats
     ends = np.searchsorted(-u, -0.5 * u, side="right")  # each run starts at a score and ends before its half
     energy = np.concatenate([[0.0], np.cumsum(u * u)])
     start = int(np.argmax(energy[ends] - energy[:-1]))

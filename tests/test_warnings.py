@@ -1,0 +1,115 @@
+"""Numbers at the ends of the range of floats: a result, or a refusal that names its cause, and no RuntimeWarning.
+
+Warnings are errors in all tests.  `make fuzz` looks for more of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_matrix
+from scipy.sparse.linalg import aslinearoperator
+
+from ksparse import joint, minimize, recover, theory
+
+
+def rows(seed=0, n=30, d=6):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, d))
+    return A, A[:, 0] - A[:, 2] + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["niht", "romp", "htp", "grahtp", "exchange", "pgd"])
+@pytest.mark.parametrize("scale", [1e80, 1e110])
+def test_huge_columns(solver, scale):
+    A, y = rows()
+    result = minimize(scale * A, scale * y, 2, solver=solver, intercept=True, l2=1e-8, x0=np.ones(6))
+    assert np.isfinite(result.x).all()
+
+
+@pytest.mark.parametrize("loss", ["poisson", "huber", "squared_hinge", "logistic"])
+def test_columns_that_overflow_inside_a_fit(loss):
+    A, y = rows()
+    y = np.sign(y) if loss in ("squared_hinge", "logistic") else np.round(np.exp(y))
+    A[:, 3] *= 1e120
+    for B in (A, csr_matrix(A)):
+        result = joint(B, y, 2, loss=loss, intercept=True, start=np.full((6, 1), 1e10), groups=[0, 0, 1, 1, 2, 2])
+        assert np.isfinite(result.x).all()
+
+
+def test_tiny_targets_of_a_joint_fit():
+    """The predicted decrease underflows, and was divided by."""
+    A, y = rows()
+    assert np.isfinite(joint(A, 1e-162 * y, 2, intercept=True, always_keep=[5]).objective)
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e300, 1.7e308])
+@pytest.mark.parametrize("complex_numbers", [False, True])
+def test_measurements_at_the_ends_of_the_range(scale, complex_numbers):
+    A, _ = rows(1, 12, 20)
+    y = scale * (A[:, 3] / np.abs(A[:, 3]).max())
+    found = recover(A, y * (1 + 0j) if complex_numbers else y, 2, noise=0.0)
+    reach = float(np.abs(A[:, 3]).max())
+    np.testing.assert_allclose(found.x[3], scale / reach, rtol=1e-6, atol=1e-323)
+
+
+@pytest.mark.parametrize("algorithm", ["bp", "lasso", "dantzig"])
+@pytest.mark.parametrize("scale", [1e-310, 1e-200])
+def test_convex_programs_and_a_tiny_matrix(algorithm, scale):
+    A, _ = rows(1, 12, 20)
+    for B in (A, csc_array(A)):
+        if scale < 1e-300:
+            with pytest.raises(ValueError, match="range of floats"):
+                recover(B * scale, A[:, 3], 2, algorithm=algorithm)
+        else:
+            assert 3 in recover(B * scale, A[:, 3], 2, algorithm=algorithm).support
+
+
+def test_a_truncated_solution_that_fits_worse_than_zeros_has_not_converged():
+    A = np.array([[1.0, 1.0, 0.0], [1.0, 1.0 + 1e-3, 0.0], [0.0, 0.0, 1.0]])
+    y = A @ np.array([1000.0, -999.0, 0.0])
+    found = recover(A, y, 1, algorithm="bp")
+    assert found.residual > np.linalg.norm(y)
+    assert found.status == "stalled"
+
+
+@pytest.mark.parametrize("bad", [np.inf, 1e300])
+def test_operators_that_overflow_are_refused(bad):
+    A, y = rows()
+    A[2, 3] = bad
+    for B in (A, csr_matrix(A), aslinearoperator(A)):
+        with pytest.raises(ValueError, match="A"):
+            recover(B, y, 2, check_adjoint=True)
+
+
+HUGE = 1.7e308
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wanted"),
+    [
+        ("condition_number", (HUGE, 5e-324), np.inf),
+        ("largest_nu", (1.0, HUGE, HUGE, True), 4 / 3),
+        ("tail", (HUGE, 0.2, 1e30, HUGE, 58.0, 1.0, HUGE), np.inf),
+        ("Q", (1.0, 1.0, 4, 1.0, 1.0, 1.0, 1.0), np.inf),
+        ("minimum_m", (4.0, HUGE, 15.0, 1e-300, 1.0, True), np.inf),
+        ("recipe_tail", (0.0, 1.0, 0.5, HUGE), 0.0),
+        ("objective_bound", (3, 0.0, 0.0, 1.0, 1.0, HUGE), 0.0),
+        ("distance_bound", (0, 0.0, 0.0, 1e308, 5e-324, 1.0), 0.0),
+        ("distance_bound", (0, 1.0, 0.0, 2e-300, 1e-300, 1.0), 2.0),
+        ("pgd_rate", (4.0, HUGE, HUGE), 0.0),
+        ("pgd_rate", (1.0, 1.5e-323, 5e-324), 0.5),
+        ("saga_rate", (3, 1.0, HUGE, HUGE), 0.875),
+        ("gradient_scale", (HUGE, 2**50, 3, 1), np.inf),
+        ("nu_from_rho", (1e300,), 1e300),
+        ("rho_from_nu", (1e300,), 1e300),
+        ("measurements", ("iht", 2, 2, 100, "tight", 5e-324), np.inf),
+    ],
+)
+def test_formulas_at_the_ends_of_the_range(name, arguments, wanted):
+    np.testing.assert_allclose(getattr(theory, name)(*arguments), wanted, rtol=1e-12)
+
+
+def test_the_cost_of_extreme_accuracy():
+    assert np.isfinite(theory.cost(10, 10, 2.0, 2.0, epsilon=5e-324).pgd)
