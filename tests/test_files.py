@@ -465,6 +465,16 @@ def test_long_fields_are_read(tmp_path):
     assert csv.field_size_limit() == before
 
 
+def test_arrow_files_with_a_damaged_size(tmp_path):
+    feather.write_feather(pa.table({"x": np.zeros(1000), "y": np.arange(1000.0)}), tmp_path / "a.arrow")
+    content, size = (tmp_path / "a.arrow").read_bytes(), np.int64(8000).tobytes()  # of a packed column
+    (tmp_path / "a.arrow").write_bytes(
+        content[: content.rindex(size)] + np.int64(2**50).tobytes() + content[content.rindex(size) + 8 :]
+    )
+    with pytest.raises(ValueError, match="a.arrow cannot be read: it is damaged"):
+        open_files(tmp_path / "a.arrow").load()
+
+
 COLOURS = pa.table({"c": ["reddish", "blueish", "greenish"] * 5, "y": [1.0, 2.0, 3.0] * 5})
 
 
