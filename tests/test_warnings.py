@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csc_array, csr_matrix
 from scipy.sparse.linalg import aslinearoperator
 
-from ksparse import joint, minimize, recover, theory
+from ksparse import KSparseRegressor, KSparseRegressorCV, joint, minimize, recover, theory
 
 
 def rows(seed=0, n=30, d=6):
@@ -81,6 +81,15 @@ def test_operators_that_overflow_are_refused(bad):
     for B in (A, csr_matrix(A), aslinearoperator(A)):
         with pytest.raises(ValueError, match="A"):
             recover(B, y, 2, check_adjoint=True)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_infinities_of_both_signs(standardize):
+    A, y = rows()
+    A[0, 0], A[1, 1] = np.inf, -np.inf
+    for model in (KSparseRegressor(standardize=standardize), KSparseRegressorCV([1], cv=2)):
+        with pytest.raises(ValueError, match="X contains infinity"):
+            model.fit(A.astype(np.float32), y)
 
 
 HUGE = 1.7e308
