@@ -471,7 +471,7 @@ def test_arrow_files_with_a_damaged_size(tmp_path):
     (tmp_path / "a.arrow").write_bytes(
         content[: content.rindex(size)] + np.int64(2**50).tobytes() + content[content.rindex(size) + 8 :]
     )
-    with pytest.raises(ValueError, match="a.arrow cannot be read: it is damaged"):
+    with pytest.raises(ValueError, match=r"a\.arrow cannot be read: it is damaged"):
         open_files(tmp_path / "a.arrow").load()
 
 

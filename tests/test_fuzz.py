@@ -24,10 +24,10 @@ def fuzz(monkeypatch):
 
 
 def test_a_short_run_finds_nothing():
-    ask = [sys.executable, FOLDER, "--calls", "60", "--seed", "7", "--processes", "1"]
+    ask = [sys.executable, FOLDER, "--calls", "30", "--seed", "7", "--processes", "1"]
     done = subprocess.run(ask, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "60 calls" in done.stdout
+    assert "30 calls" in done.stdout
 
 
 def leaks(k):

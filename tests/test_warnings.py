@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csc_array, csr_matrix
 from scipy.sparse.linalg import aslinearoperator
 
-from ksparse import KSparseRegressor, KSparseRegressorCV, joint, minimize, recover, theory
+from ksparse import KSparseRegressor, KSparseRegressorCV, joint, k_path, minimize, recover, theory
 
 
 def rows(seed=0, n=30, d=6):
@@ -90,6 +90,35 @@ def test_infinities_of_both_signs(standardize):
     for model in (KSparseRegressor(standardize=standardize), KSparseRegressorCV([1], cv=2)):
         with pytest.raises(ValueError, match="X contains infinity"):
             model.fit(A.astype(np.float32), y)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e300])
+def test_huber_scales_with_its_targets(scale):
+    A, y = rows()
+    y, weight = np.round(y), np.full(30, 1e300)
+    unit = KSparseRegressor(2, loss="huber").fit(A, y).unit_
+    model = KSparseRegressor(2, loss="huber").fit(A, scale * y, sample_weight=weight)
+    np.testing.assert_allclose(model.unit_, scale * unit, rtol=1e-6)
+
+
+def test_an_intercept_that_single_precision_cannot_hold():
+    A, y = rows()
+    model = KSparseRegressor(2).fit(A.astype(np.float32), y + 1e40)
+    assert np.isfinite(model.predict(A.astype(np.float32))).all()
+
+
+def test_counts_beyond_the_largest_float():
+    A, y = rows()
+    model = KSparseRegressor(2, loss="poisson").fit(A, np.round(np.exp(y)))
+    assert np.isinf(model.predict(1e10 * A)).any()
+
+
+def test_weights_that_are_no_real_numbers():
+    A, y = rows()
+    for fit in (KSparseRegressor().fit, KSparseRegressorCV([1], cv=2).fit, k_path):
+        for bad in (1j, np.full(30, 1j), ["a"] * 30):
+            with pytest.raises(ValueError, match="sample_weight must hold real numbers"):
+                fit(A, y, sample_weight=bad)
 
 
 HUGE = 1.7e308

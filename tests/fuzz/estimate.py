@@ -60,8 +60,10 @@ def fuzz_regressor(rng, watch):
     arguments = spoil(rng, arguments, 0.06)
     if chance(rng, 0.1):
         model.set_params(warm_start=True)
-        model = fit(watch, model, {**arguments, "y": np.asarray(arguments["y"])[::-1]})
+        model = fit(watch, model, {**arguments, "y": np.flip(arguments["y"])})
     model = fit(watch, model, arguments)
+    if arguments["X"] is not given:
+        return
     unit = getattr(model, "unit_", 1.0)
     y, offset = np.asarray(arguments["y"], dtype=float) / unit, arguments.get("offset")
     y = y[:, 0] if y.ndim == 2 and model.coef_.ndim == 1 else y
@@ -87,6 +89,8 @@ def fuzz_classifier(rng, watch):
         arguments["sample_weight"] = weight(rng, n + 3)
     arguments = spoil(rng, arguments, 0.06)
     model = fit(watch, model, arguments)
+    if arguments["X"] is not given:
+        return
     index = np.unique(np.asarray(arguments["y"]).ravel(), return_inverse=True)[1]
     w = np.asarray(arguments.get("sample_weight", np.ones(n + 3)), dtype=float).ravel()
     if model.class_weight == "balanced":

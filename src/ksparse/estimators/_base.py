@@ -20,7 +20,7 @@ from .._progress import progress
 from .._scaling import Scaling
 from .._source import Source
 from .._style import canvas, finish
-from .._validate import as_array, check_count, check_flag, check_generator, check_number
+from .._validate import as_array, as_real, check_count, check_flag, check_generator, check_number
 from ..problem import Problem
 from ..result import Result
 from ..sources import as_source
@@ -158,7 +158,9 @@ class KSparseEstimator(Shown, BaseEstimator):
     def _weights(self, X: Any, sample_weight: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = _check_sample_weight(
+            as_real(sample_weight, "sample_weight"), X, dtype=np.float64, ensure_non_negative=True
+        )
         if not weight.any():
             raise ValueError("sample_weight must not be all zero: no row would count")
         return weight

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from .._source import Source
 from .._style import BLACK, BLUE, canvas, finish, new_axes
 from .._text import data_frame, html_table
+from .._validate import as_real
 from ..sources import as_source
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
@@ -79,7 +80,11 @@ class _KSparseCV(Shown, BaseEstimator):
             X, y = check_rows(self, X, y, order="C", **settings)
         if is_classifier(template):
             check_classification_targets(y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = (
+            None
+            if sample_weight is None
+            else _check_sample_weight(as_real(sample_weight, "sample_weight"), X, dtype=np.float64)
+        )
         numbered = template._numbered(self, X.shape[1])
         d = count_units(numbered, X.shape[1])
         ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))

@@ -16,7 +16,7 @@ from .. import losses
 from .._source import Source
 from .._style import canvas, finish
 from .._text import data_frame, html_table
-from .._validate import check_counts
+from .._validate import as_real, check_counts
 from ..pass_kernels import look_at_rows
 from ..sources import as_source
 from ._joint import count_units
@@ -134,7 +134,10 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
         raise ValueError(f"X must be a matrix, a row a sample, got shape {np.shape(X)}")
     weight = fit_params.get("sample_weight")
     if weight is not None:
-        fit_params = {**fit_params, "sample_weight": _check_sample_weight(weight, X, dtype=np.float64)}
+        fit_params = {
+            **fit_params,
+            "sample_weight": _check_sample_weight(as_real(weight, "sample_weight"), X, dtype=np.float64),
+        }
     model: Any = clone(template).set_params(warm_start=True)
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
     d = count_units(template, np.shape(X)[1], names)

@@ -26,11 +26,14 @@ def _median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
 
 def _robust_size(y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[float, float]:
     """The median, and the spread around it that outliers do not move."""
-    weight = np.ones(len(y)) if weight is None else weight
+    weight = np.ones(len(y)) if weight is None else weight / weight.max()
+    exponent = int(np.frexp(np.abs(y).max())[1])
+    y = np.ldexp(y, -exponent)  # around one, where sums and squares are floats
     centre = _median(y, weight)
     size = 1.4826 * _median(np.abs(y - centre), weight)
     if size == 0:
         size = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
+    centre, size = (float(np.ldexp(value, exponent)) for value in (centre, size))
     return centre, size if size > 0 else 1.0
 
 
@@ -225,8 +228,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
         self.unit_ = size
-        self.coef_ = in_precision(size * fit.coef, X.dtype)
         self.intercept_ = float(size * fit.intercept + centre)
+        self.coef_ = in_precision(np.append(size * fit.coef, self.intercept_), X.dtype)[:-1]
         self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
         self._note(fit.result)
         return self
@@ -246,7 +249,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         """The expected target of every row, (n,) or (n, targets)."""
         z = self._linear(X)
         z = z if self.coef_.ndim == 1 else z.reshape(-1, len(self.coef_))
-        return np.exp(z) if self.loss == "poisson" else z
+        with np.errstate(over="ignore"):
+            return np.exp(z) if self.loss == "poisson" else z
 
     def to_sklearn(self) -> LinearRegression:
         """The same predictions from a plain LinearRegression, for deployment without ksparse."""

@@ -278,7 +278,9 @@ def _one_by_one(
             if not y.any():
                 found.append(convex.zero(given.d))
             elif name in convex.PROGRAMS:
-                found.append(convex.solve(name, given.A, y, k, None if noise is None else noise / given.unit))
+                found.append(
+                    convex.solve(name, given.A, y, k, None if noise is None else min(noise / given.unit, PLENTY))
+                )
             else:
                 found.append(
                     minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)
