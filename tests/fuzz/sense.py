@@ -65,10 +65,10 @@ def check(watch, A, y, found, k, joint):
     with np.errstate(all="ignore"):
         rest = np.linalg.norm(Y / unit - A @ (x / unit), axis=0)
         error = 1e-13 * (np.linalg.norm(np.abs(A) @ (np.abs(x) / unit), axis=0) + np.linalg.norm(Y / unit, axis=0))
-        error += np.linalg.norm(np.abs(A).sum(axis=1)) * (1e-323 / unit)  # x may have lost all its digits
+        error += (1.0 + np.linalg.norm(np.abs(A).sum(axis=1))) * (1e-323 / unit)  # the smallest number there is
         size = np.linalg.norm(Y / unit, axis=0)
         reported, objective = np.atleast_1d(found.residual) / unit, np.atleast_1d(found.objective)
-        close = np.abs(reported - rest) <= 1e-6 * rest + error
+        close = ~(np.abs(reported - rest) > 1e-6 * rest + error)
         wanted = 0.5 * (np.atleast_1d(found.residual) ** 2) / n
         same = (np.abs(objective - wanted) <= 1e-6 * wanted + 1e-300) | ~np.isfinite(wanted)
     watch.expect(
