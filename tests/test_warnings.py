@@ -1,4 +1,4 @@
-"""Numbers at the ends of the range of floats: a result, or a refusal that names its cause, and no RuntimeWarning.
+"""Numbers at the ends of the range of floats: a result, or a refusal that names its argument, and no RuntimeWarning.
 
 Warnings are errors in all tests.  `make fuzz` looks for more of them.
 """
@@ -111,6 +111,33 @@ def test_counts_beyond_the_largest_float():
     A, y = rows()
     model = KSparseRegressor(2, loss="poisson").fit(A, np.round(np.exp(y)))
     assert np.isinf(model.predict(1e10 * A)).any()
+
+
+@pytest.mark.parametrize("l2", [0.0, 1e-300, 1e-3])
+@pytest.mark.parametrize("n", [1, 20])
+def test_kept_constant_columns_beside_an_intercept(n, l2):
+    """Newton's steps on them were never damped, so that a fit might not even begin."""
+    A, y = np.column_stack([np.full(n, 1.5), np.arange(n), np.arange(n) % 3]), np.full(n, 30.0)
+    alone = np.mean(np.exp(np.log(30.0)) - y * np.log(30.0))
+    for fit in (joint, minimize):
+        assert fit(A, y, 1, loss="poisson", intercept=True, always_keep=[0], l2=l2).objective <= alone + 1e-9
+
+
+def test_columns_too_small_for_single_precision():
+    A, y = rows()
+    A = A.astype(np.float32)
+    A[:, 4] *= np.float32(1e-40)
+    model = KSparseRegressor(2, solver="grasp").fit(A, y)
+    assert set(model.support_) == {0, 2}
+
+
+def test_lists_of_uneven_parts_are_named():
+    A, y = rows()
+    uneven = [[1.0], [1.0, 2.0]]
+    with pytest.raises(ValueError, match="Y must be an array"):
+        joint(A, uneven, 1)
+    with pytest.raises(ValueError, match="offset must be an array"):
+        joint(A, y, 1, offset=uneven)
 
 
 def test_weights_that_are_no_real_numbers():

@@ -51,8 +51,8 @@ class Scaled(NamedTuple):
             self.scale(Z.data, Z.indices)
             return Z
         Z = np.subtract(self.A, self.centre.astype(self.A.dtype), order="C")
-        Z *= self.factor.astype(self.A.dtype)
-        return Z
+        # in double precision, number by number: a factor may be too large for float32, where the product is not
+        return np.multiply(Z, self.factor, out=Z, casting="same_kind")
 
     def scale(self, data: NDArray[Any], indices: NDArray[Any]) -> None:
         """Bring the entries of a sparse matrix into these units, in place: some at a time, for large samples."""

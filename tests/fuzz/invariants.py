@@ -134,7 +134,7 @@ def slopes(loss, z, y, delta=1.35):
 
 
 def check_fit(expect, F, x, b, reported, status, k, *, units=None, kept=(), intercept=False, positive=False,
-              radius=math.inf):  # fmt: skip
+              radius=math.inf, x0=None):  # fmt: skip
     """The invariants of one model: `expect(holds, kind, text)` notes what does not hold."""
     free = np.setdiff1d(np.arange(len(x)), kept)
     used = free[x[free] != 0] if x.ndim == 1 else free[x[free].any(axis=1)]
@@ -149,8 +149,8 @@ def check_fit(expect, F, x, b, reported, status, k, *, units=None, kept=(), inte
     expect(not off, "objective", f"reported {reported!r}, F(x) {value!r}, rounding {slack:.2g}, {status}")
     if status not in FAILED:
         empty, more = F.empty(kept, intercept, None if x.ndim == 1 else x.shape[1])
-        # solvers stop by a change of 1e-6 of the objective, or of the objective at zero where that is below one
-        start = abs(F.at(np.zeros_like(x))[0])
+        # solvers stop by a change of 1e-6 of the objective, or of the objective at zero or at x0 where that is below one
+        start = max(abs(F.at(point)[0]) for point in (np.zeros_like(x), np.zeros_like(x) if x0 is None else x0))
         floor = 2e-5 * max(abs(empty), min(1.0, start)) + 1e-13 * start
         text = f"F(x) {value!r}, empty model {empty!r}, {status}"
         best = empty + floor + slack + more

@@ -51,11 +51,12 @@ def fuzz_minimize(rng, watch):
     result = watch.call(ksparse.minimize, names=["HTSAGA"], **arguments)  # a solver may speak of itself
     if arguments["A"] is not A:  # what should have been wrong was another matrix
         return
-    F = objective(X, arguments)
+    F, start = objective(X, arguments), arguments.get("x0")
+    start = None if start is None else np.ravel(np.asarray(start, dtype=float))
     check_fit(
         watch.expect, F, result.x, result.intercept, result.objective, result.status, k, kept=kept_columns(arguments),
         intercept=arguments.get("intercept", False), positive=arguments.get("positive", False),
-        radius=arguments.get("radius", math.inf) or math.inf,
+        radius=arguments.get("radius", math.inf) or math.inf, x0=start,
     )  # fmt: skip
     watch.expect(np.array_equal(result.support, np.flatnonzero(result.x)), "support_", "not the non-zeros of x")
 

@@ -340,8 +340,10 @@ class Ground:
             stiff = weight + share * self._steepest
             free = weight / stiff
         damped = matrix + (weight * (1.0 - free)) * np.outer(centre, centre)
-        damping = (1e-12 if self.quadratic else share) * self.most(columns) + self.problem.l2
-        damping[damping == 0.0] = 1.0  # a flat column keeps its coefficient, whatever number stands here
+        # of a constant column, which moves all rows as the intercept does, the curvature is that of its value
+        most = np.where(self.spread[columns] > 0.0, self.most(columns), self._steepest * centre**2)
+        damping = (1e-12 if self.quadratic else share) * most + self.problem.l2
+        damping[damping == 0.0] = 1.0  # a column of zeros keeps its coefficient, whatever number stands here
         damped.flat[:: columns.size + 1] += damping
         try:
             dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)

@@ -151,6 +151,7 @@ def _outputs(A: Any, Y: Any, loss: Any, offset: Any, check: Callable[[], None], 
     softmax = isinstance(loss, str) and loss == "softmax"
     if isinstance(loss, str) and not softmax:
         check_choice(loss, "loss", [*losses.LOSSES, "softmax"])
+    Y, offset = as_real(Y, "Y"), None if offset is None else as_real(offset, "offset")
     if softmax:
         labels, count = _labels(Y)
         # the problem brings rows, weights and ridge; its own targets and loss are not used
@@ -171,8 +172,7 @@ def _outputs(A: Any, Y: Any, loss: Any, offset: Any, check: Callable[[], None], 
     return Single(Problem.create(A, np.ravel(Y), loss=plain, offset=offset, **settings), check)
 
 
-def _labels(Y: Any) -> tuple[NDArray[np.int64], int]:
-    labels = as_real(Y, "Y")
+def _labels(labels: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(
             f"Y must be class numbers 0, 1, ... in shape (n,) for softmax, got dtype {labels.dtype}, "
