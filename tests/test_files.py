@@ -465,6 +465,16 @@ def test_long_fields_are_read(tmp_path):
     assert csv.field_size_limit() == before
 
 
+def test_npy_files_with_a_damaged_header(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    content = (tmp_path / "a.npy").read_bytes()
+    at = content.index(b"fortran")
+    for part in (b"[[[[[[", b"}}", b"99999", b"\\"):
+        (tmp_path / "a.npy").write_bytes(content[:at] + part + content[at + len(part) :])
+        with pytest.raises(ValueError, match=r"a\.npy cannot be read"):
+            open_files(tmp_path / "a.npy", target=1).load()
+
+
 def test_arrow_files_with_a_damaged_size(tmp_path):
     feather.write_feather(pa.table({"x": np.zeros(1000), "y": np.arange(1000.0)}), tmp_path / "a.arrow")
     content, size = (tmp_path / "a.arrow").read_bytes(), np.int64(8000).tobytes()  # of a packed column

@@ -11,6 +11,7 @@ from scipy.sparse import csc_array, csr_matrix
 from scipy.sparse.linalg import aslinearoperator
 
 from ksparse import KSparseRegressor, KSparseRegressorCV, joint, k_path, minimize, recover, theory
+from ksparse.sources import Blocks
 
 
 def rows(seed=0, n=30, d=6):
@@ -138,6 +139,18 @@ def test_lists_of_uneven_parts_are_named():
         joint(A, uneven, 1)
     with pytest.raises(ValueError, match="offset must be an array"):
         joint(A, y, 1, offset=uneven)
+
+
+def test_refusals_speak_of_the_argument_that_was_given():
+    A, y = rows()
+    bad = A.copy()
+    bad[3, 1] = np.inf
+    for X, settings in ((1e200 * A, {"standardize": False}), (1e-200 * A, {"standardize": False}), (Blocks([bad]), {})):
+        for groups in (None, [0, 0, 1, 1, 2, 2]):
+            with pytest.raises(ValueError, match=r"^X must"):
+                KSparseRegressor(2, groups=groups, **settings).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Input A contains infinity"):
+        minimize(bad, y, 2, standardize=True)
 
 
 def test_weights_that_are_no_real_numbers():

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@contextmanager
+def renamed(inner: str, outer: str) -> Iterator[None]:
+    """A refusal that begins with `inner`, words for an argument of a function inside, begins with `outer`."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith(inner):
+            raise
+        raise ValueError(outer + str(error).removeprefix(inner)) from None
 
 
 def check_count(value: Any, name: str, *, low: int = 1, high: int | None = None, high_text: str = "") -> int:

@@ -129,7 +129,8 @@ def check_copies(watch, model, given, arguments, X, predict):
     wanted = watch.call(predict, model, given, names=FIT)
     with np.errstate(all="ignore"):
         size = np.abs(X) @ np.abs(np.atleast_2d(model.coef_)).T.astype(float) + np.abs(model.intercept_)
-    slack = (1e-5 if np.float32 in (model.coef_.dtype, getattr(given, "dtype", None)) else 1e-12) * float(size.max())
+    single = np.float32 in (model.coef_.dtype, getattr(given, "dtype", None))
+    slack = (1e-5 if single else 1e-12) * (1.0 + float(size.max()))
     watch.expect(same(watch.call(predict, pickle.loads(pickle.dumps(model)), given), wanted), "pickle", "differs")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.json")

@@ -149,7 +149,7 @@ def check_fit(expect, F, x, b, reported, status, k, *, units=None, kept=(), inte
     expect(not off, "objective", f"reported {reported!r}, F(x) {value!r}, rounding {slack:.2g}, {status}")
     if status not in FAILED:
         empty, more = F.empty(kept, intercept, None if x.ndim == 1 else x.shape[1])
-        # solvers stop by a change of 1e-6 of the objective, or of the objective at zero or at x0 where that is below one
+        # solvers stop by a change of 1e-6 of the objective, or of that at zero or x0 where it is below one
         start = max(abs(F.at(point)[0]) for point in (np.zeros_like(x), np.zeros_like(x) if x0 is None else x0))
         floor = 2e-5 * max(abs(empty), min(1.0, start)) + 1e-13 * start
         text = f"F(x) {value!r}, empty model {empty!r}, {status}"

@@ -20,7 +20,7 @@ from .._progress import progress
 from .._scaling import Scaling
 from .._source import Source
 from .._style import canvas, finish
-from .._validate import as_array, as_real, check_count, check_flag, check_generator, check_number
+from .._validate import as_array, as_real, check_count, check_flag, check_generator, check_number, renamed
 from ..problem import Problem
 from ..result import Result
 from ..sources import as_source
@@ -185,6 +185,7 @@ class KSparseEstimator(Shown, BaseEstimator):
                 warnings.warn(fit.result.status.explain(), ConvergenceWarning, stacklevel=4)
         return list(fits)
 
+    @renamed("A must", "X must")
     def _learn(
         self,
         X: Any,

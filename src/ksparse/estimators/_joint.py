@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._progress import progress
 from .._scaling import Scaling, in_precision
 from .._source import Source
-from .._validate import as_array
+from .._validate import as_array, renamed
 from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status, judged
 from ..solvers.joint import JointExchange, joint
@@ -96,6 +96,7 @@ def refuse_what_is_not_there(model: Any, what: str, remedy: str) -> None:
         raise ValueError(f"solver must be 'auto' or a JointExchange for {what}, got {model.solver!r}; {remedy}")
 
 
+@renamed("A must", "X must")
 def learn_jointly(
     model: Any,
     X: Any,

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -30,7 +31,10 @@ PIPED = (*TEXT, "arrow")
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 TELLS = re.compile("[^=]+=")  # a folder that tells the value of a column
 MISSING = "__HIVE_DEFAULT_PARTITION__"  # what all who write such folders put for a missing value
-BROKEN = (ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile)
+BROKEN = (
+    ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
 
 
 class Input:

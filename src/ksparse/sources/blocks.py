@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def _own(block: Any) -> Any:
 def _open_npy(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError, SyntaxError, tokenize.TokenError) as error:
         what = "it is cut off" if "mmap length" in str(error) else error
         raise ValueError(f"{path.name} cannot be read as a .npy file: {what}") from None
 
