@@ -89,7 +89,7 @@ def test_infinities_of_both_signs(standardize):
     A, y = rows()
     A[0, 0], A[1, 1] = np.inf, -np.inf
     for model in (KSparseRegressor(standardize=standardize), KSparseRegressorCV([1], cv=2)):
-        with pytest.raises(ValueError, match="X contains infinity"):
+        with pytest.raises(ValueError, match="X: the value in row 0, column 0 is inf"):
             model.fit(A.astype(np.float32), y)
 
 
@@ -149,8 +149,6 @@ def test_refusals_speak_of_the_argument_that_was_given():
         for groups in (None, [0, 0, 1, 1, 2, 2]):
             with pytest.raises(ValueError, match=r"^X must"):
                 KSparseRegressor(2, groups=groups, **settings).fit(X, y)
-    with pytest.raises(ValueError, match=r"^Input A contains infinity"):
-        minimize(bad, y, 2, standardize=True)
 
 
 def test_weights_that_are_no_real_numbers():
@@ -174,7 +172,6 @@ HUGE = 1.7e308
         ("minimum_m", (4.0, HUGE, 15.0, 1e-300, 1.0, True), np.inf),
         ("recipe_tail", (0.0, 1.0, 0.5, HUGE), 0.0),
         ("objective_bound", (3, 0.0, 0.0, 1.0, 1.0, HUGE), 0.0),
-        ("distance_bound", (0, 0.0, 0.0, 1e308, 5e-324, 1.0), 0.0),
         ("distance_bound", (0, 1.0, 0.0, 2e-300, 1e-300, 1.0), 2.0),
         ("pgd_rate", (4.0, HUGE, HUGE), 0.0),
         ("pgd_rate", (1.0, 1.5e-323, 5e-324), 0.5),

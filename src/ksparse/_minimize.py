@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ._scaling import Scaling
 from ._source import SHARE_OF_COLUMNS, Source
-from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector, renamed
+from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
 from .problem import Problem, check_weight
 from .result import Progress, Result, judged
 from .rows import Scaled, as_matrix
@@ -160,9 +160,7 @@ def solve(
     if check_flag(standardize, "standardize"):
         A = A if isinstance(A, Source) else as_matrix(A)
         weight = None if sample_weight is None else check_weight(sample_weight, A.shape[0])
-        check_flag(intercept, "intercept")
-        with renamed("Input X", "Input A"):  # scikit-learn's words
-            scaling = Scaling(A, weight, intercept)
+        scaling = Scaling(A, weight, check_flag(intercept, "intercept"))
         A = scaling.view
         if x0 is not None:
             x0, intercept0 = scaling.to_scaled(check_vector(x0, "x0", A.A.shape[1], "column"), intercept0)

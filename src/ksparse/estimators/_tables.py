@@ -22,9 +22,10 @@ def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) ->
     """What `validate_data` makes of X (and y): arrays of floats, or CSR."""
     _refuse_dates(X)
     try:
-        return validate_data(
-            model, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, **settings
-        )
+        with np.errstate(invalid="ignore"):  # scikit-learn adds up X to see whether it is finite
+            return validate_data(
+                model, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, **settings
+            )
     except (ValueError, TypeError, OverflowError) as error:
         if "feature names" in str(error) or "Complex data" in str(error):
             raise
