@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 
-from ksparse import HTSAGA, HTSVRG, PGD, StoIHT, _jit, minimize
+from ksparse import HTSAGA, HTSVRG, PGD, KSparseClassifier, KSparseRegressor, StoIHT, _jit, minimize
 from ksparse.problem import Problem
 from ksparse.rows import CSR, as_rows
+from ksparse.sources import Blocks
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +76,57 @@ def test_explicit_zeros_and_empty_rows():
     np.testing.assert_allclose(minimize(csr, y, 2, random_state=0).x, minimize(csr.toarray(), y, 2, random_state=0).x)
 
 
+def in_two_parts(X):
+    """Every entry stored twice, at half its value, and the columns of a row in descending order."""
+    csr = sparse.csr_matrix(X / 2)
+    back = np.concatenate([np.arange(high, low, -1) - 1 for low, high in itertools.pairwise(csr.indptr)])
+    return sparse.csr_matrix(
+        (np.repeat(csr.data[back], 2), np.repeat(csr.indices[back], 2), 2 * csr.indptr), shape=X.shape
+    )
+
+
+ENTRANCES = {
+    "csr_matrix": lambda X: X,
+    "csr_array": sparse.csr_array,
+    "csc": sparse.csc_array,  # SciPy keeps the parts apart
+    "blocks of one matrix": Blocks,
+    "blocks of pieces": lambda X: Blocks([X[:20], X[20:]]),
+    "dask": lambda X: da.from_array(X.toarray(), chunks=(30, 5)).map_blocks(in_two_parts),
+}
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_entries_in_two_parts_are_one_before_anything_is_measured(entrance):
+    """A column far from zero: whoever counts or centres the parts takes it for constant."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.standard_normal((60, 5)), 6)
+    X[:, 3] += 1e6
+    y = X[:, 3] - 1e6 + 0.5 * X[:, 1] + 0.1 * rng.standard_normal(60)
+    twice = in_two_parts(X)
+    before = [part.copy() for part in (twice.data, twice.indices, twice.indptr)]
+    given = ENTRANCES[entrance](twice)
+    models = [
+        lambda A: KSparseRegressor(k=2).fit(A, y),
+        lambda A: KSparseRegressor(k=2, groups=[0, 1, 2, 3, 4]).fit(A, y),
+        lambda A: KSparseRegressor(k=2, solver="ht-svrg", random_state=0).fit(A, y),
+        lambda A: KSparseClassifier(k=2).fit(A, y > 0),
+    ]
+    for fit in models:
+        plain, got = fit(sparse.csr_matrix(X)), fit(given)
+        assert 3 in got.support_
+        np.testing.assert_allclose(got.scale_, plain.scale_, rtol=1e-6)
+        assert got.objective_ == pytest.approx(plain.objective_, rel=1e-6)
+    for part, was in zip((twice.data, twice.indices, twice.indptr), before, strict=True):
+        np.testing.assert_array_equal(part, was)  # the caller's matrix is left alone
+
+
 def test_a_broken_csr_is_refused():
     csr = sparse.csr_array(np.eye(3))
     csr.indices = np.array([0, 1, 7], dtype=csr.indices.dtype)
     with pytest.raises(ValueError, match=r"A is not a valid sparse matrix: .*ind"):
         as_rows(csr)
+    with pytest.raises(ValueError, match=r"X is not a valid sparse matrix: .*ind"):
+        KSparseRegressor().fit(csr, np.arange(3.0))
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])

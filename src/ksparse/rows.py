@@ -141,21 +141,31 @@ def as_matrix(A: Any, name: str = "A") -> Any:
     )
 
 
-def _as_csr(A: Any, name: str) -> CSR:
-    from scipy import sparse
+def canonical(A: Any, name: str = "A") -> Any:
+    """A sparse matrix as valid CSR that stores every entry once, columns in ascending order; anything else as it is.
 
-    if A.ndim != 2:
-        raise ValueError(f"{name} must be a matrix (rows are samples), got shape {A.shape}")
+    Sums are blind to an entry stored in two parts, but whatever counts, shifts or squares entries is not: so every
+    matrix goes through here before it is measured.  The caller's object is never changed.
+    """
+    if not hasattr(A, "tocsr"):
+        return A
     A = A.tocsr()
     # a shell of its own around the same arrays, so that SciPy's checks and repairs leave the caller's object alone
     try:
-        own = sparse.csr_array((A.data, A.indices, A.indptr), shape=A.shape)
+        own = type(A)((A.data, A.indices, A.indptr), shape=A.shape)
         own.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"{name} is not a valid sparse matrix: {error}") from None
     if not own.has_canonical_format:
         own = own.copy()
         own.sum_duplicates()
+    return own
+
+
+def _as_csr(A: Any, name: str) -> CSR:
+    if A.ndim != 2:
+        raise ValueError(f"{name} must be a matrix (rows are samples), got shape {A.shape}")
+    own = canonical(A, name)
     wide = own.indices.dtype == np.int64 or own.indptr.dtype == np.int64
     signed, unsigned = (np.int64, np.uint64) if wide else (np.int32, np.uint32)
     return CSR(

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from ..rows import canonical
+
 TIMES = ("date", "timestamp", "duration", "time")  # how such types are called, in any library
 DATES = "turn dates into numbers first, such as days since a fixed day, or leave the column out"
 TEXT = "encode it, with sklearn.preprocessing.OneHotEncoder for example, or leave the column out"
@@ -19,11 +21,11 @@ MISSING = "impute it, with sklearn.impute.SimpleImputer for example, or leave th
 
 
 def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) -> Any:
-    """What `validate_data` makes of X (and y): arrays of floats, or CSR."""
+    """What `validate_data` makes of X (and y): arrays of floats, or canonical CSR."""
     _refuse_dates(X)
     try:
         with np.errstate(invalid="ignore"):  # scikit-learn adds up X to see whether it is finite
-            return validate_data(
+            checked = validate_data(
                 model, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, **settings
             )
     except (ValueError, TypeError, OverflowError) as error:
@@ -33,6 +35,7 @@ def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) ->
         if said is None:
             raise
         raise ValueError(said) from None
+    return (canonical(checked[0], "X"), *checked[1:]) if isinstance(checked, tuple) else canonical(checked, "X")
 
 
 def find_trouble(X: Any, argument: str, names: Sequence[Any] | None = None) -> str | None:

@@ -12,6 +12,7 @@ from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
 from .._validate import as_real, check_count
+from ..rows import canonical
 from .linear import Linear, Matrix, column_norms, some_rows, squared_norm
 from .operator_system import Operator
 
@@ -167,11 +168,7 @@ def _check_matrix(A: Any) -> Any:
             raise ValueError(f"A must hold numbers, got dtype {A.dtype}")
         if A.ndim != 2:
             raise ValueError(f"A must have two dimensions, got shape {A.shape}")
-        A = A.tocsr().astype(np.complex128 if A.dtype.kind == "c" else np.float64, copy=False)
-        if not A.has_canonical_format:  # entries twice
-            A = A.copy()
-            A.sum_duplicates()
-        return A
+        return canonical(A.tocsr().astype(np.complex128 if A.dtype.kind == "c" else np.float64, copy=False))
     A = _numbers(A, "A")
     if A.ndim != 2:
         raise ValueError(f"A must have two dimensions, got shape {A.shape}")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._dask import check_version, portable
 from .._threads import one_thread
+from ..rows import canonical
 
 LARGE = 1 << 27  # bytes of a partition that joining columns may make
 SMALL, MANY = 1 << 20, 256  # more partitions than these, each of fewer bytes, are joined
@@ -207,11 +208,7 @@ def as_block(raw: Any, form: Form, rows: int | None = None) -> Any:
     if form.sparse:
         from scipy import sparse
 
-        own = sparse.csr_array(raw, dtype=form.dtype)  # a shell around the same arrays, if they are the same
-        if not own.has_canonical_format:
-            own = own.copy()
-            own.sum_duplicates()
-        return own
+        return canonical(sparse.csr_array(raw, dtype=form.dtype), "a partition of X")
     return np.ascontiguousarray(raw.toarray() if hasattr(raw, "toarray") else raw, dtype=form.dtype)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._source import MEMORY, Source
 from .._validate import as_real
-from ..rows import is_sparse
+from ..rows import canonical, is_sparse
 from ._inputs import Input
 from ._memory import check_memory
 from ._plain import fill, in_turns
@@ -56,7 +56,7 @@ class Blocks(Source):
         if isinstance(blocks, str | os.PathLike):
             blocks = _open_npy(Path(blocks))
         if isinstance(blocks, np.ndarray) or is_sparse(blocks):
-            blocks = blocks.tocsr() if is_sparse(blocks) else blocks
+            blocks = canonical(blocks, "blocks")
             shape, dtype, entries = _checked(blocks, 0, None)
             sparse = is_sparse(blocks)
         else:
@@ -87,7 +87,7 @@ class Blocks(Source):
             pieces = _cut(given if isinstance(given, list | tuple) else map(_own, given), self.block_rows)
         piece: Any
         for piece in pieces:
-            part = piece.tocsr() if self.sparse else np.asarray(piece)
+            part = canonical(piece, "a block") if self.sparse else np.asarray(piece)
             yield self._converted(part if columns is None else part[:, columns])
 
     def _converted(self, part: Any) -> Any:
