@@ -12,11 +12,13 @@ import sys
 import threading
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 import ksparse
@@ -46,7 +48,9 @@ from ksparse import (
     minimize,
 )
 from ksparse import _checkpoint as module
+from ksparse.passes import row_codes
 from ksparse.problem import Problem
+from ksparse.rows import as_rows
 from ksparse.sources import Blocks
 
 SAME = {"data": "a.csv", "rows": 60}
@@ -529,6 +533,7 @@ CHANGES = {
     "loss is 'Huber": {"loss": "huber"},
     "y differs": {"y": data()[1] + np.eye(1, 60, 17)[0] * 1e-4},
     "the data differs": {"A": data()[0] + np.eye(60, 25, 3) * 1e-4},
+    "(the data) differs": {"A": data()[0][::-1]},
     "sample_weight differs": {"sample_weight": np.linspace(1, 2, 60)},
     "offset differs": {"offset": np.ones(60)},
     "x0 differs": {"x0": np.ones(25)},
@@ -550,8 +555,84 @@ def test_another_fit_is_refused(words, written):
     refused(words, written, SAME, lambda: minimize(**arguments))
     with checkpoint(written, SAME) as saved:  # it is as it was
         minimize(A, y, 3, random_state=0, solver=PGD())
-        minimize(A + 1e-14, y * (1 + 1e-15), 3, random_state=0, solver=HTSVRG(tol=0))  # rounding is no difference
+        minimize(A, y, 3, random_state=0, solver=HTSVRG(tol=0))
     assert saved.resumed == "1 run done, run 2 goes on from stage 16"
+
+
+KINDS = {
+    "squared": KSparseRegressor(k=3),
+    "huber": KSparseRegressor(k=3, loss="huber"),
+    "poisson": KSparseRegressor(k=3, loss="poisson"),
+    "positive": KSparseRegressor(k=3, positive=True),
+    "raw columns": KSparseRegressor(k=3, standardize=False, solver="htp"),
+    "drawn rows": KSparseRegressor(k=3, solver=HTSVRG(stages=3), random_state=0),
+    "groups": KSparseRegressor(k=2, groups=np.arange(25) // 2),
+    "targets": KSparseRegressor(k=3),
+    "logistic": KSparseClassifier(k=3),
+    "squared_hinge": KSparseClassifier(k=3, loss="squared_hinge"),
+    "one against the rest": KSparseClassifier(k=3, multi_class="ovr"),
+    "softmax": KSparseClassifier(k=3),
+}
+SOURCES = {
+    "blocks": lambda X: Blocks([X[:25], X[25:]]),
+    "sparse blocks": lambda X: Blocks([sparse.csr_matrix(X[:25]), sparse.csr_matrix(X[25:])]),
+    "dask": lambda X: da.from_array(X, chunks=(20, 25)),
+}
+LAYOUTS = {"dense": np.array, "csr": sparse.csr_array, **SOURCES}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("layout", ["dense", "csr", *(pytest.param(name, marks=pytest.mark.long) for name in SOURCES)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_estimator_goes_on_with_its_own_rows_only(kind, layout, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 25)) * (rng.random((60, 25)) < 0.6)
+    X[:, 1] *= 1e9  # beside such numbers a small change is lost in any sum
+    weight, offset, model = rng.random(60), rng.standard_normal(60), KINDS[kind]
+    y = X[:, 3] - 2 * X[:, 7] + rng.standard_normal(60)
+    if kind == "targets":
+        y = np.column_stack([y, X[:, 4]])
+    elif kind == "poisson":
+        y = np.round(np.abs(y))
+    elif isinstance(model, KSparseClassifier):
+        y = np.digitize(y, [-1, 1] if kind in ("softmax", "one against the rest") else [0])
+    start = {"X": X, "y": y, "sample_weight": weight}
+    small = X.copy()
+    small[17, 3] += 1e-6
+    changes = {
+        "the data differs": [{"X": X[rng.permutation(60)]}, {"X": X[::-1]}, {"X": X[:, ::-1]}, {"X": small}],
+        "(y|Y|Y, less the offset,) differs": [{"y": np.roll(y, 1, axis=0)}],
+        "sample_weight differs": [{"sample_weight": weight[::-1].copy()}],
+    }
+    if isinstance(model, KSparseRegressor) and kind != "targets":
+        start["offset"] = offset
+        changes["offset differs"] = [{"offset": np.roll(offset, 1)}]
+
+    def fit(**change):
+        given = {**start, **change}
+        return clone(model).fit(LAYOUTS[layout](given.pop("X")), given.pop("y"), **given)
+
+    with checkpoint(tmp_path / "c", keep=True):
+        first = fit()
+    with checkpoint(tmp_path / "c", keep=True) as saved:
+        np.testing.assert_array_equal(fit().coef_, first.coef_)
+    assert "done" in saved.resumed
+    for words, several in changes.items():
+        for change in several:
+            refused(words, tmp_path / "c", None, lambda change=change: fit(**change))
+
+
+def test_rows_have_codes_by_their_values_whatever_their_layout():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((70, 9)) * (rng.random((70, 9)) < 0.5)
+    X[5] = 0.0
+    codes = row_codes(as_rows(X))
+    for same in (sparse.csr_array(X), np.where(X == 0, -0.0, X), Blocks([X[:9], X[9:]]), Blocks([sparse.csr_array(X)])):
+        np.testing.assert_array_equal(row_codes(as_rows(same)), codes)
+    changed = [-X, np.where(np.arange(9) < 2, -X, X), 2 * X, X[:, ::-1], np.roll(X, 1, axis=1), np.nextafter(X, 9)]
+    for other in changed:
+        different = (other != X).any(axis=1)
+        np.testing.assert_array_equal(row_codes(as_rows(other)) != codes, different)
 
 
 def test_joint_fits_are_told_apart(tmp_path):

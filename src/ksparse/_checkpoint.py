@@ -25,7 +25,7 @@ import numpy as np
 from . import __version__
 from ._files import disk_is_full, open_locked, replace_locked
 
-FORMAT = "ksparse checkpoint 1"
+FORMAT = "ksparse checkpoint 2"
 PAUSE, SHARE = 0.1, 20.0  # between two writes: so many seconds, and so many times what the last one took
 TOLERANCE = 1e-9  # of a sum: what threads and machines may round differently
 REMEDY = "remove the file or give another checkpoint"
@@ -50,7 +50,9 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
         The file.  It is replaced in one move, so that a kill at any moment leaves the old state or the new one.
     identity : dict, optional
         What is fitted, in words and numbers of your own: the name and size of a data file, options.  Of what the
-        solvers are given (shapes, k, loss, targets, weights, settings, seed) the file knows by itself.
+        solvers are given (rows, k, loss, targets, weights, settings, seed) the file knows by itself: every run begins
+        with a pass that makes a digest of the rows, so that other rows, or the same ones in another order, are
+        refused.
     keep : bool
         Leave the file when the block has ended well.  By default it is removed then, and the same lines later are a new
         fit: so save the model inside the block.

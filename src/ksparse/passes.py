@@ -23,6 +23,7 @@ T = TypeVar("T")
 Array = NDArray[np.float64]
 
 CHUNK = 1 << 22  # numbers that are converted to another precision at a time
+CODED = 1 << 14  # numbers whose codes are made at a time: they stay in the cache
 PART = 1 << 18  # numbers below which a part of the data is not worth a thread
 MOST_PARTS = 16
 LARGEST = 1e280  # squared norm of a row: sums of squares, and their inverses, must stay floats
@@ -120,6 +121,50 @@ def _largest_squares(r: int, kept: NDArray[np.int64], rows: Rows) -> Array:
     for _ in ordered_map(part, parts(rows)):
         pass
     return out
+
+
+def row_codes(rows: Rows | Source) -> NDArray[np.uint64]:
+    """A number per row that changes with any of its entries (a multilinear hash of their bits): the same for dense and
+    sparse rows of equal values, and however a source divides them into blocks."""
+    return joined(each(rows, _row_codes))
+
+
+def _row_codes(rows: Rows) -> NDArray[np.uint64]:
+    n, d = shape_of(rows)
+    out, keys = np.empty(n, np.uint64), _mixed(np.arange(1, d + 1, dtype=np.uint64))
+    step = max(1, CODED * n // max(1, entries(rows)))
+
+    def part(bounds: tuple[int, int]) -> None:
+        for low in range(*bounds, step):
+            high = min(low + step, bounds[1])
+            if isinstance(rows, CSR):
+                ends = rows.indptr[low : high + 1].astype(np.int64)
+                here = slice(ends[0], ends[-1])
+                sums = np.cumsum(_bits(rows.data[here]) * keys[rows.indices[here]], dtype=np.uint64)
+                out[low:high] = np.diff(np.concatenate([np.zeros(1, np.uint64), sums])[ends - ends[0]])  # modulo 2^64
+            else:
+                out[low:high] = np.einsum("ij,j->i", _bits(rows[low:high]), keys)
+
+    for _ in ordered_map(part, parts(rows)):
+        pass
+    return out
+
+
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """The bits of numbers, the upper half folded onto the lower one: products modulo 2^64 keep little of upper bits."""
+    bits = np.add(values, 0.0, dtype=np.float64).view(np.uint64)  # −0 becomes 0
+    bits ^= bits >> np.uint64(32)
+    return bits
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Odd numbers that look random, by SplitMix64: a product with an odd number loses nothing modulo 2^64."""
+    numbers *= np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= np.uint64(factor)
+    numbers ^= numbers >> np.uint64(31)
+    return numbers | np.uint64(1)
 
 
 def row_sums(rows: Rows | Source, slope: Array, bend: Array) -> tuple[Array, Array, Array]:

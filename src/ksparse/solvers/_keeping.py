@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checkpoint import Entry, encoded, sums
+from ..passes import row_codes
 from ..problem import Problem, Slots
 from ..result import History, Result, Status
 
@@ -21,17 +22,22 @@ CHANCE = 2**96  # a seed above it was drawn by NumPy, not given by anybody
 def fingerprint(
     solver: Any, problem: Problem, k: int, x0: ArrayLike | None, intercept0: Any, rng: np.random.Generator | None
 ) -> dict[str, Any]:
-    """What a run solves and how: names as the user knows them; of arrays, sums."""
+    """What a run solves and how, by names that the user knows.
+
+    The rows, targets and offsets are compared bit by bit, by their digests: the smallest change could hide behind large
+    numbers.  Of what is computed from them (weights, standardisation, starts) there are sums, compared up to rounding.
+    """
     known = {
         "the solver": _described(solver),
         "k": k,
         "loss": _described(problem.loss),
         "the number of rows": problem.n,
         "the number of columns": problem.d,
-        "the data": sums(problem.row_square if problem.units is None else np.concatenate(problem.units)),
-        "y": sums(problem.y),
+        "the data": digest(row_codes(problem.rows)),
+        "standardisation": None if problem.units is None else sums(np.concatenate(problem.units)),
+        "y": digest(problem.y),
         "sample_weight": sums(problem.weight),
-        "offset": sums(problem.offset),
+        "offset": digest(problem.offset),
         "x0": None if x0 is None else sums(x0),
         "the intercept of x0": sums(intercept0),
         "always_keep": sums(problem.kept),
@@ -43,6 +49,11 @@ def fingerprint(
     if rng is not None:
         known["random_state"] = _seed(rng)
     return known
+
+
+def digest(values: NDArray[Any]) -> list[str]:
+    """What tells arrays apart by every bit."""
+    return [hashlib.sha256(np.ascontiguousarray(values)).hexdigest()]
 
 
 def _described(thing: Any) -> str:

@@ -17,7 +17,7 @@ from ..problem import Problem
 from ..result import Progress, Result, Status, judged
 from ._fields import check_fields
 from ._joint_run import JointRun, Units
-from ._keeping import end_entry, fingerprint, restored_result
+from ._keeping import digest, end_entry, fingerprint, restored_result
 from ._outputs import Classes, JointFit, Outputs, Single, Targets
 from ._run import Clock, TimeUp, ask, history_of
 
@@ -328,7 +328,7 @@ def _fingerprint(solver: JointExchange, outputs: Outputs, units: Units, k: int, 
         "the kind of targets": type(outputs).__name__,
         "the number of outputs": outputs.n_outputs,
         "groups": sums(units.of),
-        **{name: sums(values) for name, values in outputs.targets.items()},
+        **{name: digest(values) for name, values in outputs.targets.items()},
     }
 
 
