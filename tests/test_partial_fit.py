@@ -42,6 +42,19 @@ def test_with_room_for_all_rows_a_regressor_is_that_of_fit(layout, weighted, los
     assert sparse.issparse(model.reservoir_.X) == (layout is not np.asarray)
 
 
+@pytest.mark.parametrize("solver", ["auto", "ht-svrg"])
+@pytest.mark.parametrize("seed", [196, 203, 264, 294, 333, 394])  # from the first half's model a search ends elsewhere
+def test_it_ends_in_the_local_optimum_of_fit(seed, solver):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 60)), int(rng.integers(5, 30))
+    X = rng.standard_normal((n, 1)) + 0.5 * rng.standard_normal((n, d))
+    y = X[:, :3].sum(axis=1) + rng.standard_normal(n)
+    model = KSparseRegressor(k=2, solver=solver, random_state=0)
+    whole = clone(model).fit(X, y)
+    model.partial_fit(X[: n // 2], y[: n // 2]).partial_fit(X[n // 2 :], y[n // 2 :])
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
+
+
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("names", [np.array(["no", "yes"]), np.array(["a", "bb", "ccc"])])
@@ -127,9 +140,9 @@ def test_a_pickle_goes_on_where_it_was_and_a_clone_starts_anew():
     assert model.partial_fit(X[:50], y[:50]).reservoir_.seen == 50
 
 
-def test_a_stochastic_solver_goes_on_from_the_coefficients():
+def test_a_warm_start_goes_on_from_the_coefficients():
     X, y, _ = planted()
-    model = KSparseRegressor(k=3, solver=HTSVRG(), random_state=0).partial_fit(X, y)
+    model = KSparseRegressor(k=3, solver=HTSVRG(), random_state=0, warm_start=True).partial_fit(X, y)
     again = model.partial_fit(X[:0:-1], y[:0:-1])
     assert again.history_.objective[0] < 1.1 * again.history_.objective[-1]  # not from zero
     assert KSparseRegressor(k=3).fit(X, y).history_.objective[0] > 2 * again.history_.objective[-1]

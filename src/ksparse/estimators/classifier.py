@@ -165,7 +165,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         if unknown.size:
             raise ValueError(f"y must hold classes that the first call named, got {unknown[0]!r}; fit starts anew")
         rows = self._remember(X, np.searchsorted(known, y), sample_weight)
-        self._fit(rows.X, known, rows.y, rows.weight, warm=True)
+        self._fit(rows.X, known, rows.y, rows.weight, warm=self.warm_start)
         self.reservoir_ = rows
         return self
 

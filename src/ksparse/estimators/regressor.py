@@ -85,7 +85,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     solver : "auto", a name or a solver
         "auto" is `Exchange`, or `PGD` with positive=True; for groups and several targets `JointExchange`.
     warm_start : bool
-        Start from the last fit.
+        Start from the last fit (in `partial_fit` too).
     max_time : float, optional
         Seconds; the best model so far is kept, with a ConvergenceWarning.
     random_state : None, int, Generator or RandomState
@@ -182,7 +182,9 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         """Learn from these rows and those of earlier calls, as many as `reservoir` says.
 
         As long as there is room, the model is that of `fit` on all rows seen; afterwards on a uniform sample of them,
-        drawn with random_state.  `fit` forgets them; its own rows are not remembered, its coefficients are a start.
+        drawn with random_state.  Every call is a fit from scratch.  With warm_start=True it starts from the last model:
+        faster, but it may then end in another local optimum than `fit`.  `fit` forgets the rows of earlier calls, and
+        its own rows are not remembered.
 
         >>> from sklearn.datasets import load_diabetes
         >>> from ksparse import KSparseRegressor
@@ -200,7 +202,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
                 f"y must have the targets of the first call, shape (n, *{before.y.shape[1:]}), got {y.shape}"
             )
         rows = self._remember(X, y, sample_weight)
-        self._fit(rows.X, rows.y, rows.weight, None, warm=True)
+        self._fit(rows.X, rows.y, rows.weight, None, warm=self.warm_start)
         self.reservoir_ = rows
         return self
 

@@ -53,7 +53,7 @@ def fingerprint(
 
 def digest(values: NDArray[Any]) -> list[str]:
     """What tells arrays apart by every bit."""
-    return [hashlib.sha256(np.ascontiguousarray(values)).hexdigest()]
+    return [hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()]
 
 
 def _described(thing: Any) -> str:
