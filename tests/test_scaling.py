@@ -46,6 +46,21 @@ def test_a_view_is_its_copy(layout, loss, intercept):
     np.testing.assert_array_equal(other.x, same.x)
 
 
+@pytest.mark.parametrize("share", [1.0, 0.1], ids=["full", "thin"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge", "huber"])
+def test_a_view_of_sparse_rows_is_that_of_dense_ones(loss, share):
+    rng = np.random.default_rng(0)
+    X = (2.0 + rng.standard_normal((150, 12))) * (rng.random((150, 12)) < share)
+    z = X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(150)
+    y = np.where(z > z.mean(), 1.0, -1.0) if loss in ("logistic", "squared_hinge") else z
+    views = [Scaling(rows, None, True, read=True).view for rows in (X, sparse.csr_array(X))]
+    np.testing.assert_allclose(views[1].centre, views[0].centre)
+    dense, thin = (minimize(view, y, 3, loss=loss, intercept=True, solver=Exchange(), l2=0.01) for view in views)
+    np.testing.assert_allclose(thin.x, dense.x, atol=1e-7)
+    assert thin.intercept == pytest.approx(dense.intercept, abs=1e-7)
+    np.testing.assert_allclose(thin.history.objective, dense.history.objective, rtol=1e-7)  # the same way, too
+
+
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 def test_columns_of_variance_one(layout):
     X, _ = problem(layout, "squared")

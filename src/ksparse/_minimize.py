@@ -155,24 +155,18 @@ def solve(
     k = check_count(k, "k")
     rng = check_generator(random_state)
     A = as_source(A)
+    solver = pick_solver(solver, A, k, bool(positive), radius)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     scaling = None
     if check_flag(standardize, "standardize"):
         A = A if isinstance(A, Source) else as_matrix(A)
         weight = None if sample_weight is None else check_weight(sample_weight, A.shape[0])
-        scaling = Scaling(A, weight, check_flag(intercept, "intercept"))
+        scaling = Scaling(A, weight, check_flag(intercept, "intercept"), read=reads_scaled(solver))
         A = scaling.view
         if x0 is not None:
             x0, intercept0 = scaling.to_scaled(check_vector(x0, "x0", A.A.shape[1], "column"), intercept0)
         callback = None if callback is None else _in_units_of_A(callback, scaling)
-    if isinstance(solver, str) and solver == "auto":
-        solver = auto_solver(A.A if isinstance(A, Scaled) else A, k, bool(positive), radius)
-    elif isinstance(solver, str):
-        solver = SOLVERS[check_choice(solver, "solver", ["auto", *SOLVERS])]()
-    if isinstance(solver, type) or not isinstance(solver, Solver):
-        names = ", ".join(map(repr, ["auto", *SOLVERS]))
-        raise ValueError(f"solver must be an instance such as HTSVRG(), or one of {names}, got {solver!r}")
-    if isinstance(A, Scaled) and not getattr(solver, "reads_scaled", False):
+    if isinstance(A, Scaled) and not reads_scaled(solver):
         A = A.copy()
     problem = Problem.create(
         A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2,
@@ -192,13 +186,26 @@ def solve(
     return dataclasses.replace(result, x=x, intercept=constant, support=np.flatnonzero(x), status=status)
 
 
-def auto_solver(A: Any, k: int, positive: bool, radius: float = math.inf) -> Any:
-    """The solver behind "auto", for `minimize` and the estimators."""
-    if positive or radius != math.inf:  # exchanges know neither signs nor balls
-        return PGD()
-    if isinstance(A, Source) and Exchange().memory(A.shape, k) > A.memory * SHARE_OF_COLUMNS:
-        return HTSVRG()  # holds a sample of rows instead of columns
-    return Exchange()
+def pick_solver(solver: Any, A: Any, k: int, positive: bool, radius: float = math.inf) -> Solver:
+    """The solver that is meant by an instance, a name or "auto", for `minimize` and the estimators."""
+    if isinstance(solver, str) and solver == "auto":
+        rows = A.A if isinstance(A, Scaled) else A
+        if positive or radius != math.inf:  # exchanges know neither signs nor balls
+            return PGD()
+        if isinstance(rows, Source) and Exchange().memory(rows.shape, k) > rows.memory * SHARE_OF_COLUMNS:
+            return HTSVRG()  # holds a sample of rows instead of columns
+        return Exchange()
+    if isinstance(solver, str):
+        solver = SOLVERS[check_choice(solver, "solver", ["auto", *SOLVERS])]()
+    if isinstance(solver, type) or not isinstance(solver, Solver):
+        names = ", ".join(map(repr, ["auto", *SOLVERS]))
+        raise ValueError(f"solver must be an instance such as HTSVRG(), or one of {names}, got {solver!r}")
+    return solver
+
+
+def reads_scaled(solver: Solver) -> bool:
+    """Whether a solver reads a `Scaled` view as it is; others get a copy."""
+    return getattr(solver, "reads_scaled", False)
 
 
 def _in_units_of_A(callback: Callable[[Progress], Any], scaling: Scaling) -> Callable[[Progress], Any]:

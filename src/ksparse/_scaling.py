@@ -1,4 +1,4 @@
-"""Columns of one size: variance one, centred where that costs nothing; a constant column becomes zero."""
+"""Columns of one size: variance one, centred if there is an intercept; a constant column becomes zero."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ SAFE = 1e100  # mean squares up to which nothing overflows, and whose inverses a
 
 
 class Scaling:
-    """`view` = (X − centre)·factor, column by column; for sparse rows, and without an intercept, the centre is zero.
+    """`view` = (X − centre)·factor, column by column; without an intercept the centre is zero.
 
     One pass over X, and no copy, unless a column is so large, so small or so far from zero that its squares would
-    not be floats to be trusted.
+    not be floats to be trusted.  A solver that works on a copy of the view (`read` is false) gets sparse rows with a
+    centre of zero, so that the copy is sparse too; to one that reads the view, sparse and dense rows are the same.
     """
 
-    def __init__(self, X: Any, weight: NDArray[np.float64] | None, intercept: bool) -> None:
+    def __init__(self, X: Any, weight: NDArray[np.float64] | None, intercept: bool, read: bool = False) -> None:
         share = np.full(X.shape[0], 1.0 / X.shape[0]) if weight is None else weight / weight.sum()
         d = X.shape[1]
         unit, shift = np.ones(d), np.zeros(d)
@@ -57,7 +58,7 @@ class Scaling:
                 spread = square - mean**2
         usable = spread > FLAT * square
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
-        centre = np.zeros(d) if is_sparse(X) or not intercept else mean
+        centre = mean if intercept and (read or not is_sparse(X)) else np.zeros(d)
         with np.errstate(over="ignore"):
             factor[factor / unit == np.inf] = 0.0
         self.view = Scaled(X, centre, factor)

@@ -39,14 +39,14 @@ class Scaled(NamedTuple):
     """
 
     A: Any
-    centre: NDArray[np.float64]  # zeros where there is no intercept, and for a sparse A with missing entries
+    centre: NDArray[np.float64]  # zeros where there is no intercept
     factor: NDArray[np.float64]
 
     def copy(self) -> Any:
-        """As a matrix (or source) of its own, in A's precision."""
+        """As a matrix (or source) of its own, in A's precision; of a sparse A only full columns may have a centre."""
         if isinstance(self.A, Source):
             return Rescaled(self)
-        if hasattr(self.A, "tocsr"):  # a centre is for columns without a missing entry
+        if hasattr(self.A, "tocsr"):
             Z = self.A.tocsr(copy=True)
             self.scale(Z.data, Z.indices)
             return Z

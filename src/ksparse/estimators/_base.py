@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted
 
-from .._minimize import solve
+from .._minimize import pick_solver, reads_scaled, solve
 from .._progress import progress
 from .._scaling import Scaling
 from .._source import Source
@@ -208,13 +208,14 @@ class KSparseEstimator(Shown, BaseEstimator):
         self.k_ = self._count(d - kept.size)
         self.l2_ = self._ridge(d)
         intercept = bool(self.fit_intercept)
-        scaling = scaling_of(self, X, weight) if self.standardize else None
+        solver = pick_solver(self.solver, X, self.k_, bool(self.positive))
+        scaling = scaling_of(self, X, weight, reads_scaled(solver)) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
         Z = scaling.view if scaling else X
         x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = solve(
-                Z, target, self.k_, loss=self.loss, solver=self.solver, standardize=False, l2=self.l2_,
+                Z, target, self.k_, loss=self.loss, solver=solver, standardize=False, l2=self.l2_,
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
                 sample_weight=weight, max_time=self.max_time, random_state=seed, callback=callback,
                 x0=x0,

@@ -118,7 +118,7 @@ def learn_jointly(
     model.k_ = model._count(free.size if labels is None else _distinct(labels[free]))
     model.l2_ = model._ridge(d)
     intercept = bool(model.fit_intercept)
-    scaling = scaling_of(model, X, weight) if model.standardize else None
+    scaling = scaling_of(model, X, weight, True) if model.standardize else None
     model.scale_ = np.ones(d) if scaling is None else scaling.sizes
     with progress(bool(model.verbose), model.callback) as callback:
         result = joint(
@@ -140,10 +140,11 @@ def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
     return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
 
 
-def scaling_of(model: Any, X: Any, weight: Array | None) -> Scaling:
-    """The standardisation of X; what is not finite is named by its column."""
+def scaling_of(model: Any, X: Any, weight: Array | None, read: bool) -> Scaling:
+    """The standardisation of X, for a solver that reads the view or copies it; what is not finite is named by its
+    column."""
     try:
-        return Scaling(X, weight, bool(model.fit_intercept))
+        return Scaling(X, weight, bool(model.fit_intercept), read)
     except ValueError:
         said = None if isinstance(X, Source) else find_trouble(X, "X", getattr(model, "feature_names_in_", None))
         if said is None:

@@ -202,13 +202,14 @@ class Ground:
         self.passes += isinstance(problem.rows, Source)
         first, matrix = products(problem.rows, columns, bend)
         matrix = matrix + matrix.T - np.diag(matrix.diagonal())
-        if problem.units is not None:  # sparse rows have no centre
-            matrix *= np.outer(problem.units[1][columns], problem.units[1][columns])
-            first *= problem.units[1][columns]
         total, centre = float(bend.sum()), np.zeros(columns.size)
         if problem.intercept and total > 0:
             matrix -= np.outer(first, first) / total
             centre = first / total
+        if problem.units is not None:
+            shift, factor = (part[columns] for part in problem.units)
+            matrix *= np.outer(factor, factor)
+            centre = (centre - shift) * factor
         return matrix / problem.n, centre, total / problem.n
 
     def _gram(
