@@ -83,7 +83,9 @@ def test_the_numbers_are_those_of_the_model(made, kind):
     names = [
         visible(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
     ]
-    coef, worth = np.atleast_2d(model.coef_), np.atleast_2d(model.worth_)
+    coef, worth = np.atleast_2d(model.coef_), model.worth_
+    if model._kind() != "ovr":  # outputs that share their features: one number for each
+        worth = np.broadcast_to(model.feature_worth_, coef.shape)
     assert len(tables) == len(coef)
     multiplies = model.loss in ("poisson", "logistic") and kind is not softmax
     for c, (_, *rows) in enumerate(tables):

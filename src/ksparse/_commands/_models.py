@@ -159,6 +159,7 @@ def model_facts(model: Any) -> dict[str, Any]:
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
         "features": feature_rows(summary),
         "intercepts": summary.intercepts,
+        "positive_class": summary.positive,
         "objective": float(model.objective_),
         "converged": all(status == "converged" for status in statuses(model)),
         "status": said[0] if len(said) == 1 else said,
@@ -167,18 +168,23 @@ def model_facts(model: Any) -> dict[str, Any]:
 
 
 def shown(summary: Any) -> str:
-    """A summary as people read it, a line a feature whatever its name."""
+    """A summary as people read it, one line per feature whatever its name."""
     rows = [(one_line(output), one_line(name), *numbers) for output, name, *numbers in summary.rows]
     intercepts = {one_line(output): value for output, value in summary.intercepts.items()}
-    return str(dataclasses.replace(summary, rows=rows, intercepts=intercepts))
+    columns = tuple(tuple(map(one_line, names)) for names in summary.columns)
+    positive = None if summary.positive is None else one_line(summary.positive)
+    return str(dataclasses.replace(summary, rows=rows, intercepts=intercepts, columns=columns, positive=positive))
 
 
 def feature_rows(summary: Any) -> list[dict[str, Any]]:
-    """A summary's rows for JSON."""
-    return [
-        {"output": output, "feature": name, "coefficient": coefficient, "worth": worth}
-        for output, name, coefficient, worth in summary.rows
-    ]
+    """A summary's rows for JSON; of a group the columns with their coefficients."""
+    found = []
+    for (output, name, coefficient, worth), kept, columns in zip(
+        summary.rows, summary.kept, summary.columns, strict=True
+    ):
+        row = {"output": output, "feature": name, "coefficient": coefficient, "worth": worth, "always_kept": kept}
+        found.append(row | ({"columns": columns} if isinstance(coefficient, tuple) else {}))
+    return found
 
 
 def certainty(model: Any) -> str:

@@ -114,7 +114,8 @@ def summary_of(model: Any) -> Any:
     if model.support_.size == 0:
         return model.summary()
     narrow = _narrow(model, model.support_)
-    narrow.worth_, narrow.support_ = model.worth_[..., model.support_], np.arange(model.support_.size)
+    narrow.worth_, narrow.feature_worth_ = model.worth_[..., model.support_], model.feature_worth_[model.support_]
+    narrow.support_, narrow.kept_ = np.arange(model.support_.size), np.flatnonzero(np.isin(model.support_, model.kept_))
     narrow.feature_names_in_ = np.array(used_names(model), dtype=object)
     summary = narrow.summary()
     few, all_of_them = (f" of {m.n_features_in_} features" for m in (narrow, model))

@@ -41,7 +41,7 @@ def info(
         say(f"\n{shown(summary)}")
 
 
-HIDDEN = ("features", "intercepts", "encoding")
+HIDDEN = ("features", "intercepts", "encoding", "positive_class")
 
 
 def _facts(model: Any, summary: Any) -> dict[str, Any]:
@@ -56,6 +56,7 @@ def _facts(model: Any, summary: Any) -> dict[str, Any]:
         "columns": model.n_features_in_,
         "target": getattr(model, "target_", None),
         "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
+        "positive_class": summary.positive,
         "l2": model.l2,
         "positive": model.positive,
         "fit_intercept": model.fit_intercept,

@@ -17,17 +17,15 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 
 from .._minimize import pick_solver, reads_scaled, solve
 from .._progress import progress
-from .._scaling import Scaling
 from .._source import Source
 from .._style import canvas, finish
 from .._validate import as_array, as_real, check_count, check_flag, check_generator, check_number, renamed
-from ..problem import Problem
 from ..result import Result
 from ..sources import as_source
-from ._evidence import FitCertificate, examine
+from ._evidence import FitCertificate
 from ._joint import (
     UNFINISHED,
-    dense_columns,
+    examined,
     finite_or_diverged,
     group_labels,
     is_joint,
@@ -58,6 +56,7 @@ class Learnt(NamedTuple):
     intercept: float
     worth: NDArray[np.float64]
     certificate: FitCertificate
+    worth_rows: int
 
 
 class KSparseEstimator(Shown, BaseEstimator):
@@ -199,8 +198,8 @@ class KSparseEstimator(Shown, BaseEstimator):
             several = None if start is None else (start[0][np.newaxis], np.array([start[1]]))
             result, coef, constants, scaling = learn_jointly(self, X, target, weight, offset, self.loss, several)
             result = dataclasses.replace(result, x=result.x[:, 0], intercept=float(result.intercept[0]))
-            known = self._examined(X, scaling, target, weight, offset, result)
-            return Learnt(result, coef[0], float(constants[0]), *known)
+            known = examined(self, X, target, scaling, weight, offset, self.loss, result)
+            return Learnt(result, coef[0], float(constants[0]), *known[1:])
         d = X.shape[1]
         kept = self._kept(d)
         if kept.size == d:
@@ -222,20 +221,8 @@ class KSparseEstimator(Shown, BaseEstimator):
             )  # fmt: skip
         w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
         result = finite_or_diverged(result, w, b)
-        return Learnt(result, w, b, *self._examined(X, scaling, target, weight, offset, result))
-
-    def _examined(
-        self, X: Any, scaling: Scaling | None, target: Any, weight: Any, offset: Any, result: Result
-    ) -> tuple[NDArray[np.float64], FitCertificate]:
-        """What every column is worth in a fit, and what is certain of it."""
-        S, worth = result.support, np.zeros(X.shape[1])
-        block = dense_columns(X, S, scaling)
-        problem = Problem.create(
-            block if S.size else np.zeros((len(target), 1)), target, loss=self.loss, sample_weight=weight,
-            offset=offset, l2=self.l2_, intercept=bool(self.fit_intercept),
-        )  # fmt: skip
-        worth[S], certificate = examine(block, problem, result.x[S], result.intercept, result)
-        return worth, certificate
+        known = examined(self, X, target, scaling, weight, offset, self.loss, result)
+        return Learnt(result, w, b, *known[1:])
 
     def _seed(self, shared: bool = False) -> Any:
         """random_state for one run; a generator that several runs share gives each a number, whatever their order."""

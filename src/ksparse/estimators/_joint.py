@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import progress
 from .._scaling import Scaling, in_precision
 from .._source import Source
 from .._validate import as_array, renamed
+from ..losses import resolve
 from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status, judged
 from ..solvers.joint import JointExchange, joint
-from ._evidence import FitCertificate, certified, second_order
+from ._evidence import Examined, examine
 from ._tables import find_trouble
+from ._worth import OneOutput, Softmax, Targets
 
 Array = NDArray[np.float64]
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
@@ -66,15 +67,36 @@ def count_units(model: Any, d: int, names: Any = None) -> int:
     return d if labels is None else _distinct(labels)
 
 
+def support_groups(model: Any, S: NDArray[Any], d: int) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    """The positions in S of the columns that were chosen together, and which of these sets were not always kept."""
+    kept = np.isin(S, model._kept(d))
+    labels = group_labels(model.groups, d, getattr(model, "feature_names_in_", None))
+    together: dict[Any, list[int]] = {}
+    for at, j in enumerate(S.tolist()):
+        own = ("kept", j) if kept[at] else ("column", j) if labels is None else ("group", labels[j])
+        together.setdefault(own, []).append(at)
+    return [np.array(at) for at in together.values()], np.array([own[0] != "kept" for own in together], dtype=bool)
+
+
 def note_groups(model: Any) -> None:
-    """Set `groups_`, the labels of the chosen groups, in the order of their columns."""
-    labels = group_labels(model.groups, model.n_features_in_, getattr(model, "feature_names_in_", None))
+    """Set `kept_`; and with groups `groups_`, the labels of the chosen ones in the order of their columns,
+    `support_groups_`, which of them each column of the support is in, and `n_groups_`."""
+    d = model.n_features_in_
+    model.kept_ = model._kept(d)
+    for name in ("groups_", "support_groups_", "n_groups_"):
+        model.__dict__.pop(name, None)
+    labels = group_labels(model.groups, d, getattr(model, "feature_names_in_", None))
     if labels is None:
-        model.__dict__.pop("groups_", None)
         return
-    chosen = np.setdiff1d(model.support_, model._kept(model.n_features_in_))
+    chosen = np.setdiff1d(model.support_, model.kept_)
     first = {label: j for j, label in reversed(list(enumerate(labels.tolist())))}
-    model.groups_ = labels[list(dict.fromkeys(first[label] for label in labels[chosen].tolist()))]
+    order = {label: at for at, label in enumerate(dict.fromkeys(labels[chosen].tolist()))}
+    model.groups_ = labels[[first[label] for label in order]]
+    kept = set(model.kept_.tolist())
+    model.support_groups_ = np.array(
+        [-1 if j in kept else order[labels[j]] for j in model.support_.tolist()], dtype=np.int64
+    )
+    model.n_groups_ = _distinct(np.delete(labels, model.kept_))
 
 
 # --- fits ------------------------------------------------------------------------------------------------------------
@@ -180,30 +202,30 @@ def fit_outputs(model: Any, X: Any, Y: NDArray[Any], weight: Array | None, offse
     model.n_rows_ = X.shape[0]
     model.coef_, model.intercept_ = in_precision(coef, X.dtype), in_precision(constants, X.dtype)
     model.support_ = np.flatnonzero(model.coef_.any(axis=0))
-    model.worth_, model.certificate_ = _examined(model, X, Y, scaling, weight, offset, loss, result)
+    known = examined(model, X, Y, scaling, weight, offset, loss, result)
+    model.worth_, model.feature_worth_, model.certificate_, model.worth_rows_ = known
     model._note(result)
 
 
-def _examined(
+def examined(
     model: Any, X: Any, Y: NDArray[Any], scaling: Scaling | None, weight: Any, offset: Any, loss: str, result: Result
-) -> tuple[Array, FitCertificate]:
-    """Of every output and column: by how much the objective would rise without that coefficient, the others of its
-    output refitted (to second order); and what is certain of the fit."""
-    S, worth, n = result.support, np.zeros_like(result.x.T), X.shape[0]
-    block = dense_columns(X, S, scaling)
+) -> Examined:
+    """The worth of every column in a fit, and what is certain of the fit."""
+    S, n = result.support, X.shape[0]
     share = np.ones(n) if weight is None else weight * (n / weight.sum())
-    z = block @ result.x[S] + result.intercept
-    if offset is not None:
-        z = z + np.reshape(offset, (n, -1))
-    p = softmax(z, axis=1) if loss == "softmax" else None
-    target = Y if p is None else Y[:, np.newaxis] == np.arange(p.shape[1])
-    slope = share[:, np.newaxis] * ((z if p is None else p) - target)
-    parts = []
-    for c in range(len(worth)):
-        bend = share if p is None else share * p[:, c] * (1.0 - p[:, c])
-        parts.append(second_order(block, slope[:, c], bend, result.x[S, c], model.l2_, bool(model.fit_intercept)))
-        worth[c, S] = parts[-1].worth
-    return worth, certified(result, p is None, parts)
+    if loss == "softmax":
+        rows: Any = Softmax(Y, share)
+    else:
+        rows = OneOutput(resolve(loss), Y, share) if Y.ndim == 1 else Targets(Y.T, share)
+    x, constant = result.x[S], np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))
+    found = examine(
+        rows, dense_columns(X, S, scaling), 0.0 if offset is None else np.reshape(offset, (n, -1)).T,
+        x.T if x.ndim == 2 else x[np.newaxis], constant, model.l2_, bool(model.fit_intercept), bool(model.positive),
+        *support_groups(model, S, X.shape[1]), result,
+    )  # fmt: skip
+    worth, feature_worth = np.zeros((len(found.worth), X.shape[1])), np.zeros(X.shape[1])
+    worth[:, S], feature_worth[S] = found.worth, found.feature_worth
+    return found._replace(worth=worth, feature_worth=feature_worth)
 
 
 def dense_columns(X: Any, S: NDArray[Any], scaling: Scaling | None) -> Array:

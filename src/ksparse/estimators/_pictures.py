@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 
 from .._style import BLACK, BLUE, CYCLE, ORANGE, as_svg, new_axes
-from ._summary import feature_names
+from ._summary import chosen_words, feature_names
 
 SHOWN = 25  # features in a picture, and in the table of stability
 LONGEST = 32  # characters of a name in a picture
@@ -68,8 +68,9 @@ def plot_coefficients(model: Any, ax: Any = None) -> Any:
     useful feature on top; for several outputs a table in colours."""
     coef, worth, names = np.atleast_2d(model.coef_), np.atleast_2d(model.worth_), feature_names(model)
     chosen = np.flatnonzero(coef.any(axis=0))
-    order = chosen[np.argsort(-worth[:, chosen].sum(axis=0), kind="stable")][:SHOWN]
-    labels, outputs = [names[j] for j in order], model._output_names()
+    order = chosen[np.argsort(-model.feature_worth_[chosen], kind="stable")][:SHOWN]
+    kept = set(getattr(model, "kept_", []))
+    labels, outputs = [f"{names[j]} (always kept)" if j in kept else names[j] for j in order], model._output_names()
     if len(coef) > 1:
         ax = _draw_cells(ax, labels, outputs, coef[:, order].T, worth[:, order].T)
     else:
@@ -78,8 +79,10 @@ def plot_coefficients(model: Any, ax: Any = None) -> Any:
         ax.margins(x=0.2)  # for the numbers
         towards = f", positive towards {plain(outputs[0], 20)}" if hasattr(model, "classes_") else ""
         ax.set_xlabel(f"effect of one standard deviation{towards}\n(the number is the coefficient)")
-    title = f"{chosen.size} chosen features" if chosen.size > SHOWN else f"{chosen.size} of {coef.shape[1]} features"
-    ax.set_title(f"{SHOWN} most useful of {title}" if chosen.size > SHOWN else title, fontsize=10)
+    title = chosen_words(model)
+    if chosen.size > SHOWN:
+        title = f"{SHOWN} most useful of {chosen.size} chosen {'columns' if hasattr(model, 'groups_') else 'features'}"
+    ax.set_title(title, fontsize=10)
     return ax
 
 
@@ -89,7 +92,7 @@ def _draw_cells(ax: Any, names: list[str], outputs: list[str], coef: Any, worth:
     numbered = columns <= NUMBERED
     inches = max((0.55 if numbered else 0.25) * columns, 2.6)
     ax = new_axes(ax, (_width(names, 0.4 + inches), 1.2 + 0.26 * max(rows, 3)))
-    # the root of the worth is the size of a coefficient, whatever the unit of its column
+    # the root of a coefficient's estimated worth is its size, whatever the unit of its column
     size = np.sign(coef) * np.sqrt(worth)
     top = float(np.abs(size).max(initial=0.0)) or 1.0
     ax.imshow(size, cmap="RdBu", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")

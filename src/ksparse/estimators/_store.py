@@ -39,7 +39,10 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
         "target": target,
         "encoding": encoding,
         "groups": model.groups_.tolist() if hasattr(model, "groups_") else None,
+        "n_groups": getattr(model, "n_groups_", None),
+        "kept": model.kept_.tolist() if hasattr(model, "kept_") else [],
         "objective": float(model.objective_),
+        "feature_worth": _feature_worth(model),
         "outputs": [
             {
                 "intercept": float(constant),
@@ -56,8 +59,25 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
     write_whole(Path(path), json.dumps(jsonable(content), indent=1).encode())
 
 
+def _feature_worth(model: Any) -> dict[str, Any] | None:
+    """What each column of the support is worth in all outputs, the place of its group in `groups` (−1 for a column that
+    is always kept), and on how many of the rows that was found; None if it is not known."""
+    if getattr(model, "worth_rows_", None) is None:
+        return None
+    return {
+        "columns": model.support_.tolist(),
+        "worth": model.feature_worth_[model.support_].tolist(),
+        "groups": model.support_groups_.tolist() if hasattr(model, "support_groups_") else None,
+        "rows": int(model.worth_rows_),
+        "of_rows": int(model.n_rows_),
+    }
+
+
 def load(path: Any) -> Any:
     """Read a model that `save` wrote.
+
+    A file of an older version lacks `feature_worth_`: it is the sum of the estimates in the file then, and `summary`
+    says so.
 
     Raises FileNotFoundError if there is no file, and ValueError, naming what is wrong, for anything else.
     """
@@ -102,6 +122,11 @@ def load(path: Any) -> Any:
         for i, output in enumerate(outputs):
             _fill(i, output, d, coef, worth, model.scale_, constants)
         model._restore(coef, constants, worth, classes, content.get("kind"))
+        _restore_worth(model, content.get("feature_worth"), worth, groups)
+        kept, count = content.get("kept", []), content.get("n_groups")
+        _need(_columns(kept, d), f"kept must be different numbers below {d}")
+        _need(count is None or (type(count) is int and count >= len(groups or [])), "n_groups must count the groups")
+        model.kept_ = np.array(kept, dtype=np.int64)
     except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
         raise ValueError(f"{path.name} is not a model that can be read: {error}") from None
     model.n_features_in_ = d
@@ -109,6 +134,8 @@ def load(path: Any) -> Any:
         model.feature_names_in_ = np.array(names, dtype=object)
     if groups is not None:
         model.groups_ = np.array(groups, dtype=object if len({type(label) for label in groups}) > 1 else None)
+        if count is not None:
+            model.n_groups_ = count
     model.objective_ = float(content["objective"])
     model.encoding_, model.target_ = encoding, target
     return model
@@ -122,11 +149,36 @@ def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, consta
         lists and len(columns) == len(weights) == len(useful) == len(sizes),
         f"output {i} must have a coefficient, a worth and a scale a column",
     )
-    ok = all(type(j) is int and 0 <= j < d for j in columns) and len(set(columns)) == len(columns)
-    _need(ok, f"the columns of output {i} must be different numbers below {d}")
+    _need(_columns(columns, d), f"the columns of output {i} must be different numbers below {d}")
     numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
     _need(numbers, f"output {i} must hold finite numbers")
     coef[i, columns], worth[i, columns], scale[columns], constants[i] = weights, useful, sizes, output["intercept"]
+
+
+def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
+    """Set `feature_worth_`, and what goes with it."""
+    model.feature_worth_, model.worth_rows_ = estimates.sum(axis=0), None
+    if found is None:  # of an older version
+        return
+    S, d = model.support_, estimates.shape[1]
+    _need(isinstance(found, dict) and found.get("columns") == S.tolist(), "feature_worth must have the columns in use")
+    worth, of, rows, all_rows = (found.get(name) for name in ("worth", "groups", "rows", "of_rows"))
+    good = isinstance(worth, list) and len(worth) == S.size and all(_is_number(u) and u >= 0 for u in worth)
+    _need(good, "feature_worth must have a number of at least 0 for each of its columns")
+    counts = type(rows) is int and type(all_rows) is int and 0 < rows <= all_rows
+    _need(counts, "feature_worth must say on how many rows it was found, and of how many")
+    if groups is not None:
+        whole = isinstance(of, list) and len(of) == S.size and all(type(g) is int for g in of)
+        _need(whole and set(of) - {-1} == set(range(len(groups))), "feature_worth must say the group of its columns")
+        model.support_groups_ = np.array(of, dtype=np.int64)
+    model.feature_worth_ = np.zeros(d)
+    model.feature_worth_[S] = worth
+    model.worth_rows_, model.n_rows_ = rows, all_rows
+
+
+def _columns(columns: Any, d: int) -> bool:
+    whole = isinstance(columns, list) and all(type(j) is int and 0 <= j < d for j in columns)
+    return whole and len(set(columns)) == len(columns)
 
 
 def _check_match(encoding: Any, names: list[str], d: int) -> None:

@@ -75,10 +75,14 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     multi_class_ : "softmax", "ovr", or None for two classes
     support_ : array of int
         The columns that any class uses.
+    feature_worth_ : array of shape (d,)
+        By how much the objective would rise without each column in any class; as in `KSparseRegressor`.
     worth_ : array of the shape of coef_
-        By how much the objective would rise without each coefficient, the others of its class refitted.
-    groups_ : array
-        The labels of the chosen groups, if there are groups.
+        For two classes the same numbers.  With "ovr", by how much the objective would rise without the column in one
+        class.  With "softmax" an estimate for one coefficient, from a quadratic model of the objective in its class
+        alone: far from the truth where a feature matters much, and not to be added up.
+    groups_, support_groups_, n_groups_, kept_, worth_rows_
+        As in `KSparseRegressor`.
     k_, l2_, scale_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_,
     n_features_in_, feature_names_in_
         As in `KSparseRegressor`; with "ovr" the objective is the sum over the classes, and history_, status_,
@@ -195,6 +199,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         self.coef_ = in_precision(np.array([fit.coef for fit in fits]), X.dtype)
         self.intercept_ = in_precision(np.array([fit.intercept for fit in fits]), X.dtype)
         self.worth_ = np.array([fit.worth for fit in fits])
+        self.feature_worth_ = self.worth_.sum(axis=0)  # the objective is the sum over the models
+        self.worth_rows_ = min(fit.worth_rows for fit in fits)
         self.support_ = np.flatnonzero(self.coef_.any(axis=0))
         self.n_iter_ = max(1, max(result.n_stages for result in results))
         self.objective_ = sum(result.objective for result in results)
@@ -220,7 +226,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             start_from(np.zeros(d), float(target[0] * np.log(2 * n + 1))), objective=objective, status=status
         )
         certificate = FitCertificate("stationary", False, 0.0, 0.0, 0.0, 0.0, objective)
-        return Learnt(flat, flat.x, flat.intercept, np.zeros(d), certificate)
+        return Learnt(flat, flat.x, flat.intercept, np.zeros(d), certificate, n)
 
     def _way(self, classes: int) -> str | None:
         """How several classes are met; None for two."""

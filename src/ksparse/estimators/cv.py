@@ -28,8 +28,9 @@ from .path import check_ks, k_path, mean_loss
 from .regressor import KSparseRegressor, has_several_targets
 
 SHARED = (
-    "coef_", "intercept_", "support_", "worth_", "k_", "n_iter_", "objective_", "history_", "status_",
-    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "l2_", "scale_",
+    "coef_", "intercept_", "support_", "worth_", "feature_worth_", "k_", "n_iter_", "objective_", "history_", "status_",
+    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "support_groups_",
+    "n_groups_", "kept_", "worth_rows_", "n_rows_", "l2_", "scale_",
 )  # fmt: skip
 
 

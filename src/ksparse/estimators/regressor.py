@@ -108,8 +108,21 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         The chosen columns.
     groups_ : array
         The labels of the chosen groups, if there are groups.
+    feature_worth_ : array of shape (d,)
+        By how much the objective would rise without each column in any output, the other coefficients refitted; 0 for
+        columns that are not used.  With groups, without the column's whole group: all its columns hold that number.  A
+        column that is always kept has a worth of its own.  If there are more than 100,000 rows, and the loss is not the
+        squared one, it is estimated: refits on a sample of the rows correct a quadratic model of all of them.
     worth_ : array of the shape of coef_
-        By how much the objective would rise without each.
+        For one target the same numbers.  For several, by how much the objective would rise without one coefficient.
+    worth_rows_ : int
+        Rows on which refits were made; None for a model from a file of an older version, whose worths are estimates.
+    support_groups_ : array of int
+        With groups: which of `groups_` each column of `support_` is in; −1 for a column that is always kept.
+    n_groups_ : int
+        With groups: how many there were to choose from.
+    kept_ : array of int
+        The columns that are always kept.
     scale_ : array of shape (d,)
         The standard deviation of every column: coef_·scale_ is what one of them does to the prediction.
     k_ : int
@@ -232,7 +245,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         self.unit_ = size
         self.intercept_ = float(size * fit.intercept + centre)
         self.coef_ = in_precision(np.append(size * fit.coef, self.intercept_), X.dtype)[:-1]
-        self.support_, self.worth_, self.certificate_ = np.flatnonzero(self.coef_), fit.worth, fit.certificate
+        self.support_, self.certificate_ = np.flatnonzero(self.coef_), fit.certificate
+        self.worth_, self.feature_worth_, self.worth_rows_ = fit.worth, fit.worth.copy(), fit.worth_rows
         self._note(fit.result)
         return self
 

@@ -86,8 +86,7 @@ def across(fit: Fit) -> list[Across]:
     """The most useful features beside all outputs; nothing where there is one output, or no room for so many."""
     if not 1 < len(fit.outputs) <= ACROSS:
         return []
-    total = fit.worth.sum(axis=0)
-    size = np.sign(fit.coef) * np.sqrt(fit.worth)  # the root of the worth is its size, whatever the unit of the column
+    total, size = fit.model.feature_worth_, fit.sizes
     largest, most, notes = (
         float(np.abs(size).max(initial=0.0)) or 1.0,
         float(total.max(initial=0.0)) or 1.0,

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._page import visible
 from .._validate import check_count
-from ..estimators._joint import group_labels
+from ..estimators._summary import shown_worth
 from ..estimators.classifier import KSparseClassifier
 from ..estimators.regressor import KSparseRegressor
 
@@ -70,7 +70,14 @@ class Fit:
 
     @property
     def worth(self) -> NDArray[np.float64]:
-        return np.atleast_2d(self.model.worth_)
+        """What is shown beside every coefficient, (outputs, d): the worth of its feature or group."""
+        return shown_worth(self.model)
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """The sizes of the coefficients whatever the units of their columns, (outputs, d): the roots of what each is
+        worth by itself, which for a softmax is an estimate."""
+        return np.sign(self.coef) * np.sqrt(np.atleast_2d(self.model.worth_))
 
     @property
     def intercepts(self) -> list[float]:
@@ -109,9 +116,9 @@ class Fit:
     def notes(self) -> dict[int, str]:
         """By column: its group, or that it was never up for choice."""
         model = self.model
-        labels = group_labels(model.groups, self.columns, getattr(model, "feature_names_in_", None))
-        said = {} if labels is None else {j: f"group {visible(labels[j])}" for j in model.support_.tolist()}
-        return said | dict.fromkeys(model._kept(self.columns).tolist(), "always kept")
+        of = zip(model.support_.tolist(), getattr(model, "support_groups_", []), strict=False)
+        said = {j: f"group {visible(model.groups_[g])}" for j, g in of}
+        return said | dict.fromkeys(getattr(model, "kept_", []), "always kept")
 
 
 def _kind(model: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .._page import visible
+from ..estimators._summary import chosen_words
 from ._fit import LOSSES, Fit
 from ._quality import Quality
 from ._verdict import ends, summary
@@ -28,7 +29,8 @@ class Headline(NamedTuple):
 
 def headline(fit: Fit, quality: Quality | None, cv: Any, model_file: Any) -> Headline:
     """The top of the page."""
-    features = f"{fit.chosen} of {counted(fit.columns, 'feature')}"
+    grouped = hasattr(fit.model, "groups_")
+    features = chosen_words(fit.model) if grouped else f"{fit.chosen} of {counted(fit.columns, 'feature')}"
     return Headline(
         f"{_short(fit.target)}, from {features}", _lead(fit, quality), _tiles(fit, quality), _facts(fit, cv, model_file)
     )
@@ -69,9 +71,9 @@ def _tiles(fit: Fit, quality: Quality | None) -> list[Tile]:
             quality.lead, (f" on {rows}", ""), (quality.guess, "the same guess"), strict=False
         ):
             tiles.append(Tile(f"{measure.name}{name}", measure.value, f"{guess}: {measure.baseline}"))
-    kept = "group" if hasattr(fit.model, "groups_") else "feature"
-    used = len(fit.model.groups_) if kept == "group" else fit.chosen
-    tiles.append(Tile(f"{kept.capitalize()}s used", str(used), f"of {fit.columns:,} columns"))
+    what = "Groups" if hasattr(fit.model, "groups_") else "Features"
+    used, of = chosen_words(fit.model).split(" ", 1)
+    tiles.append(Tile(f"{what} used", used, of if what == "Groups" else f"of {fit.columns:,} columns"))
     sentence, bad = ends(fit)
     if sentence:
         tiles.append(Tile("Search", "not finished" if bad else "converged", summary(fit)))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import __version__
 from .._files import disk_is_full, write_whole
 from .._page import Picture, check_tools, draw_picture, render
-from ..estimators._summary import CAUTION
+from ..estimators._summary import caution
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from . import _curves, _features, _verdict
 from ._classes import judge_classes
@@ -103,7 +103,7 @@ def fit_page(
         outputs=_features.outputs(fit),
         across=_features.across(fit),
         effect=_features.effect_words(fit),
-        caution=CAUTION,
+        caution=caution(fit.model),
         digits=DIGITS,
         quality=quality,
         held_pictures=_draw(quality.sketches, marks) if quality else [],

@@ -134,6 +134,6 @@ def _numbers(certificate: Any) -> list[str]:
         told = "Some features are nearly combinations of others: their single coefficients say little"
     return [
         f"{told} (curvatures differ by {number(ratio, 2)}).",
-        f"Without its least useful feature the objective, {number(certificate.objective)}, would rise by about "
+        f"Without its least useful feature the objective, {number(certificate.objective)}, would rise by "
         f"{number(certificate.least_worth, 2)}.",
     ]
