@@ -157,8 +157,8 @@ def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, consta
 
 def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
     """Set `feature_worth_`, and what goes with it."""
-    model.feature_worth_, model.worth_rows_ = estimates.sum(axis=0), None
     if found is None:  # of an older version
+        model.feature_worth_, model.worth_rows_ = estimates.sum(axis=0), None
         return
     S, d = model.support_, estimates.shape[1]
     _need(isinstance(found, dict) and found.get("columns") == S.tolist(), "feature_worth must have the columns in use")
