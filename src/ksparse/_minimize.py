@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from ._scaling import Scaling
 from ._source import SHARE_OF_COLUMNS, Source
 from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
+from .passes import as_scipy
 from .problem import Problem, check_weight
 from .result import Progress, Result, judged
-from .rows import Scaled, as_matrix
+from .rows import CSR, Scaled, as_rows
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
 from .solvers._run import Solver, run
 from .sources import as_source
@@ -159,7 +160,8 @@ def solve(
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     scaling = None
     if check_flag(standardize, "standardize"):
-        A = A if isinstance(A, Source) else as_matrix(A)
+        rows = as_rows(A)
+        A = as_scipy(rows) if isinstance(rows, CSR) else rows
         weight = None if sample_weight is None else check_weight(sample_weight, A.shape[0])
         scaling = Scaling(A, weight, check_flag(intercept, "intercept"), read=reads_scaled(solver))
         A = scaling.view

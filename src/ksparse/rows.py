@@ -128,19 +128,6 @@ def as_rows(A: Any, name: str = "A") -> Any:
     return frozen(_as_float(array))
 
 
-def as_matrix(A: Any, name: str = "A") -> Any:
-    """A matrix that passed the checks of `as_rows`, as an array or a SciPy CSR array."""
-    rows = as_rows(A, name)
-    if not isinstance(rows, CSR):
-        return rows
-    from scipy import sparse
-
-    signed = np.int64 if rows.indices.dtype == np.uint64 else np.int32
-    return sparse.csr_array(
-        (rows.data, rows.indices.view(signed), rows.indptr.view(signed)), shape=shape(rows), copy=False
-    )
-
-
 def canonical(A: Any, name: str = "A") -> Any:
     """A sparse matrix as valid CSR that stores every entry once, columns in ascending order; anything else as it is.
 
