@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_matrix
 from scipy.sparse.linalg import aslinearoperator
+from sklearn.exceptions import ConvergenceWarning
 
 from ksparse import KSparseRegressor, KSparseRegressorCV, joint, k_path, minimize, recover, theory
 from ksparse.sources import Blocks
@@ -102,6 +103,13 @@ def test_huber_scales_with_its_targets(scale):
     np.testing.assert_allclose(model.unit_, scale * unit, rtol=1e-6)
 
 
+def test_huber_coefficients_beyond_the_largest_float():
+    A, y = rows()
+    with pytest.warns(ConvergenceWarning, match="beyond the range of floats"):
+        model = KSparseRegressor(2, loss="huber", l2=0.0).fit(1e-10 * A, 1e300 * y)
+    assert model.status_ == "diverged"
+
+
 def test_an_intercept_that_single_precision_cannot_hold():
     A, y = rows()
     model = KSparseRegressor(2).fit(A.astype(np.float32), y + 1e40)
@@ -139,6 +147,8 @@ def test_lists_of_uneven_parts_are_named():
         joint(A, uneven, 1)
     with pytest.raises(ValueError, match="offset must be an array"):
         joint(A, y, 1, offset=uneven)
+    with pytest.raises(ValueError, match="start must be an array"):
+        joint(A, y, 1, start=uneven)
 
 
 def test_refusals_speak_of_the_argument_that_was_given():

@@ -113,7 +113,8 @@ def check_model(watch, model, X, y, loss, coef, intercept, w, offset, reported, 
     w = None if w is None else np.asarray(w, dtype=float).ravel()
     scale = model.scale_ if model.standardize else np.ones(X.shape[1])
     coef, intercept = np.asarray(coef, dtype=float), np.asarray(intercept, dtype=float)
-    F = Objective(X, y, loss, model.l2_, w, offset, scale, eps=2.0**-23 if single else EPS)
+    eps, tiny = (2.0**-23, 1e-45) if single else (EPS, 1e-323)
+    F = Objective(X, y, loss, model.l2_, w, offset, scale, eps, tiny / getattr(model, "unit_", 1.0))
     d = X.shape[1]
     check_fit(
         watch.expect, F, coef, intercept, reported, status, model.k_, units=model.groups,

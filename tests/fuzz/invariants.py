@@ -32,9 +32,9 @@ def loss_values(loss, z, y, delta=1.35):
 class Objective:
     """F(x, b) = mean of w̃·φ(Ax + b + offset, y) + l2/2·|x·scale|², and how much of it may be rounding."""
 
-    def __init__(self, A, y, loss, l2=0.0, weight=None, offset=None, scale=None, eps=EPS):
+    def __init__(self, A, y, loss, l2=0.0, weight=None, offset=None, scale=None, eps=EPS, tiny=1e-323):
         n = len(A)
-        self.A, self.y, self.loss, self.l2, self.eps = A, y, loss, l2, eps
+        self.A, self.y, self.loss, self.l2, self.eps, self.tiny = A, y, loss, l2, eps, tiny
         self.weight = np.ones(n) if weight is None else weight / weight.max()
         self.weight = self.weight * (n / self.weight.sum())
         self.offset = 0.0 if offset is None else offset
@@ -51,8 +51,7 @@ class Objective:
             size = np.abs(self.A[:, used]) @ np.abs(x[used]) + np.abs(b) + np.abs(self.offset)
             target = 0.0 if self.loss == "softmax" else np.abs(self.y)
             error = 64.0 * self.eps * (size + target)
-            if self.eps > EPS:  # coefficients in single precision may have become zero
-                error += 1e-45 * np.abs(self.A).sum(axis=1).reshape(-1, *[1] * (x.ndim - 1))
+            error += self.tiny * np.abs(self.A).sum(axis=1).reshape(-1, *[1] * (x.ndim - 1))  # coefficients underflow
             values = loss_values(self.loss, z, self.y)
             moved = [np.abs(loss_values(self.loss, z + sign * error, self.y) - values) for sign in (-1.0, 1.0)]
             scaled = (x.T * self.scale)[..., used] if x.ndim == 1 else x[used].T * self.scale[used]
@@ -67,7 +66,7 @@ class Objective:
 
     def of_target(self, t):
         offset = self.offset if np.ndim(self.offset) < 2 else self.offset[:, t % self.offset.shape[1]]
-        return Objective(self.A, self.y[:, t], self.loss, self.l2, self.weight, offset, self.scale, self.eps)
+        return Objective(self.A, self.y[:, t], self.loss, self.l2, self.weight, offset, self.scale, self.eps, self.tiny)
 
     def empty(self, kept=(), intercept=True, outputs=None):
         """F of the model of intercept and kept columns: by damped Newton steps, so that it is never too low."""

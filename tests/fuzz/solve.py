@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from draws import LOSSES, chance, labels, layout, pick, ridge, shape, spoil, target, values, weight
-from invariants import Objective, check_fit, column_sizes
+from invariants import EPS, Objective, check_fit, column_sizes
 
 import ksparse
 from ksparse.solvers import SOLVERS
@@ -80,7 +80,9 @@ def objective(X, arguments, Y="y"):
     weight = None if weight is None else np.asarray(weight, dtype=float).ravel()
     standard = arguments.get("standardize", False)
     scale = column_sizes(X, weight, arguments.get("intercept", False)) if standard else None
-    return Objective(X, y, loss, float(arguments.get("l2", 0.0)), weight, offset, scale)
+    single = standard and getattr(arguments["A"], "dtype", None) == np.float32  # its columns are rounded once more
+    eps = 2.0**-23 if single else EPS
+    return Objective(X, y, loss, float(arguments.get("l2", 0.0)), weight, offset, scale, eps)
 
 
 def fuzz_joint(rng, watch):

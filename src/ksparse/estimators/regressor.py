@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .._scaling import in_precision
 from .._validate import check_vector
 from ._base import KSparseEstimator
-from ._joint import fit_outputs, refuse_what_is_not_there
+from ._joint import finite_or_diverged, fit_outputs, refuse_what_is_not_there
 
 
 def _median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
@@ -243,11 +245,15 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
         self.unit_ = size
-        self.intercept_ = float(size * fit.intercept + centre)
-        self.coef_ = in_precision(np.append(size * fit.coef, self.intercept_), X.dtype)[:-1]
+        with np.errstate(over="ignore"):
+            coef, self.intercept_ = size * fit.coef, float(size * fit.intercept + centre)
+        result = finite_or_diverged(fit.result, coef, self.intercept_)
+        if result.status == "diverged" != fit.result.status:  # in the units of y, of which the fit knows nothing
+            warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=3)
+        self.coef_ = in_precision(np.append(coef, self.intercept_), X.dtype)[:-1]
         self.support_, self.certificate_ = np.flatnonzero(self.coef_), fit.certificate
         self.worth_, self.feature_worth_, self.worth_rows_ = fit.worth, fit.worth.copy(), fit.worth_rows
-        self._note(fit.result)
+        self._note(result)
         return self
 
     def _unit(self, y: NDArray[np.float64], weight: Any) -> tuple[float, float]:

@@ -227,7 +227,7 @@ def _first(
     if start is None:
         return None
     W, constant = (start.x, start.intercept) if isinstance(start, Result) else (start, 0.0)
-    W = _finite_matrix(np.atleast_1d(W), "start")
+    W = _finite_matrix(np.atleast_1d(as_array(W, "start")), "start")
     shape = (outputs.problem.d, outputs.n_outputs)
     if W.ndim == 1 and shape[1] == 1:
         W = W[:, np.newaxis]

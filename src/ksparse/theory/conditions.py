@@ -168,7 +168,7 @@ class Case:
     def _by_batch(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
         """The batch size that brings c below its limit, if the smoothness of F itself allows it."""
         nu, alpha = float(bounds.nu(k, K, self.d)), self.floor(k, K)
-        if goal * allowed_condition(nu) <= 1:
+        if goal * allowed_condition(nu) <= 1 or alpha == 0.0:
             return
         r = min(3 * k + K, self.d)
         single, full = self.ground.smoothness(r), self.ground.full_ceiling(r)
