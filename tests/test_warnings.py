@@ -11,8 +11,8 @@ from scipy.sparse import csc_array, csr_matrix
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
-from ksparse import KSparseRegressor, KSparseRegressorCV, joint, k_path, minimize, recover, theory
-from ksparse.sources import Blocks
+from ksparse import KSparseClassifier, KSparseRegressor, KSparseRegressorCV, joint, k_path, minimize, recover, theory
+from ksparse.sources import Blocks, open_files
 
 
 def rows(seed=0, n=30, d=6):
@@ -138,6 +138,19 @@ def test_columns_too_small_for_single_precision():
     A[:, 4] *= np.float32(1e-40)
     model = KSparseRegressor(2, solver="grasp").fit(A, y)
     assert set(model.support_) == {0, 2}
+
+
+def test_flags_and_targets_that_are_none():
+    A, y = rows()
+    for model in (KSparseRegressor, KSparseClassifier):
+        with pytest.raises(ValueError, match="standardize must be True or False"):
+            model(standardize=np.ones(2)).fit(A, y > 0)
+
+
+def test_an_infinite_number_of_a_column(tmp_path):
+    np.save(tmp_path / "a.npy", rows()[0])
+    with pytest.raises(ValueError, match="target must be a column number"):
+        open_files(tmp_path / "a.npy", target=np.inf)
 
 
 def test_lists_of_uneven_parts_are_named():

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._scaling import in_precision
-from .._validate import check_choice
+from .._validate import check_choice, check_flag
 from ..result import Status
 from ._base import KSparseEstimator, Learnt
 from ._evidence import FitCertificate
@@ -138,7 +138,9 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """Learn from rows X and labels y of any kind."""
-        X, y = self._check_pairs(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
+        X, y = self._check_pairs(
+            X, y, ensure_all_finite=not check_flag(self.standardize, "standardize")
+        )  # else scaling looks
         classes, index = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(

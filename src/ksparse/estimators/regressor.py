@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .._scaling import in_precision
-from .._validate import check_vector
+from .._validate import check_flag, check_vector
 from ._base import KSparseEstimator
 from ._joint import finite_or_diverged, fit_outputs, refuse_what_is_not_there
 
@@ -188,7 +188,9 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
         """Learn from rows X and targets y, (n,) or (n, targets); `offset` is added to every prediction in the loss (for
         rates of counts)."""
-        X, y = self._check_pairs(X, y, ensure_all_finite=not self.standardize)  # else scaling looks
+        X, y = self._check_pairs(
+            X, y, ensure_all_finite=not check_flag(self.standardize, "standardize")
+        )  # else scaling looks
         weight = self._weights(X, sample_weight)
         self._forget()
         return self._fit(X, y, weight, offset, warm=self.warm_start)

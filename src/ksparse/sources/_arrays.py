@@ -89,7 +89,7 @@ def _is_npy(file: Input) -> bool:
 def _column(target: Any, width: int, name: str) -> int:
     try:
         at = width - 1 if target is None else int(target)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"target must be a column number or a .npy file for {name}, got {target!r}") from None
     if not -width <= at < width:
         raise ValueError(f"target must be a column between 0 and {width - 1} of {name}, got {at}")
