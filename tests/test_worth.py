@@ -102,7 +102,7 @@ def check(model, X, y, *, weight=None, offset=None, groups=None):
     for at, j in enumerate(S):
         out = [i for i, other in enumerate(S) if i == at or (labels[other] == labels[j] and not {j, other} & kept)]
         rise = least(loss, np.delete(Z, out, axis=1), target, **settings) - model.objective_
-        assert model.feature_worth_[j] == pytest.approx(max(rise, 0.0), rel=2e-3, abs=1e-6 * abs(model.objective_))
+        assert model.feature_worth_[j] == pytest.approx(max(rise, 0.0), rel=2e-4, abs=1e-6 * abs(model.objective_))
     assert not np.delete(model.feature_worth_, S).any()
     if np.atleast_2d(model.coef_).shape[0] == 1:
         np.testing.assert_array_equal(np.atleast_2d(model.worth_)[0], model.feature_worth_)
@@ -277,7 +277,7 @@ def test_many_rows_start_from_refits_on_some(monkeypatch, kind):
     monkeypatch.setattr(_worth, "SOME", 400)
     monkeypatch.setattr(_worth, "NUMBERS", 5000)  # in batches too
     some = KSparseClassifier(k=4).fit(X, y)
-    np.testing.assert_allclose(some.feature_worth_, plain.feature_worth_, rtol=2e-3)  # of 10,000 rows far less
+    np.testing.assert_allclose(some.feature_worth_, plain.feature_worth_, rtol=1e-3)
 
 
 @pytest.mark.parametrize("rare", [False, True])

@@ -26,7 +26,7 @@ from ..pass_kernels import look_at_rows
 
 Array = NDArray[np.float64]
 NEAR, NEARLY = 1e-4, 3e-3  # of a worth: a fall that need not be made, for the quadratic model foretells it (many rows)
-ROUNDING = 1e-13  # of the objective
+ROUNDING, HUGE = 1e-13, 1e100  # of the objective: what is not to be told, and where derivatives overflow
 STEPS, INNER, HALVINGS = 60, 60, 40  # Newton steps, conjugate gradients in one, and halvings of one, at most
 ACCURACY = 0.05  # of a Newton step: its residual, against that of no step
 DAMPING = 1e-8  # of the largest curvature that a column can have: what a flat direction is taken to have
@@ -257,6 +257,7 @@ class Refits:
     def _sizes(self) -> tuple[Array, Array]:
         """The ridge of every coefficient, and the largest curvature that it can have."""
         most = self.rows.weight @ self.block**2 / len(self.block)
+        most = np.where(most > 0.0, most, most.max(initial=0.0) or 1.0)  # a sample of the rows may lack a column
         ones = np.ones(int(self.intercept))
         return np.concatenate([0.0 * ones, np.full(most.size, self.l2)]), self.rows.steepest * np.append(ones, most)
 
@@ -289,8 +290,9 @@ class Refits:
         `guide`, if there is one: refits on some of the rows, and their points."""
         ridge, most = self._sizes
         value, derivative, curvature = self._look(v)
-        if not np.isfinite(value).all():
-            v = np.where(np.isfinite(value)[:, np.newaxis, np.newaxis], v, 0.0)
+        good = np.abs(value) < HUGE
+        if not good.all():  # a start that some rows gave may be none for all of them
+            v = np.where(good[:, np.newaxis, np.newaxis], v, 0.0)
             value, derivative, curvature = self._look(v)
         least, found, at = value.copy(), v.copy(), np.arange(len(v))  # `at`: the refits that are still going
         few: Any = None if guide is None else guide[0]
