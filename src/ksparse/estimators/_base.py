@@ -13,13 +13,13 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from .._minimize import pick_solver, reads_scaled, solve
 from .._progress import progress
 from .._source import Source
 from .._style import canvas, finish
-from .._validate import as_array, as_real, check_count, check_flag, check_generator, check_number, renamed
+from .._validate import as_array, check_count, check_flag, check_generator, check_number, renamed
 from ..result import Result
 from ..sources import as_source
 from ._evidence import FitCertificate
@@ -39,7 +39,7 @@ from ._reservoir import Reservoir
 from ._sources import check_source
 from ._store import save
 from ._summary import Summary
-from ._tables import check_rows
+from ._tables import check_rows, check_weights
 from ._theorem import Minimized, minimized
 
 
@@ -154,16 +154,6 @@ class KSparseEstimator(Shown, BaseEstimator):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
         return check_number(self.l2, "l2")
 
-    def _weights(self, X: Any, sample_weight: Any) -> NDArray[np.float64] | None:
-        if sample_weight is None:
-            return None
-        weight = _check_sample_weight(
-            as_real(sample_weight, "sample_weight"), X, dtype=np.float64, ensure_non_negative=True
-        )
-        if not weight.any():
-            raise ValueError("sample_weight must not be all zero: no row would count")
-        return weight
-
     def _begin(self, n: int, weight: Any) -> None:
         """Check what is a yes or a no, and note how many rows there are."""
         for name in ("fit_intercept", "standardize", "positive"):
@@ -238,7 +228,7 @@ class KSparseEstimator(Shown, BaseEstimator):
             raise ValueError("partial_fit takes arrays, got a source; fit reads a source block by block by itself")
         size = check_count(self.reservoir, "reservoir")
         before = getattr(self, "reservoir_", None) or Reservoir.empty(check_generator(self._seed()))
-        return before.joined(X, target, self._weights(X, sample_weight), size)
+        return before.joined(X, target, check_weights(sample_weight, X), size)
 
     def _forget(self) -> None:
         """What `partial_fit` remembered is gone."""

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from .._validate import as_real
 from ..rows import canonical
 
 TIMES = ("date", "timestamp", "duration", "time")  # how such types are called, in any library
@@ -36,6 +38,18 @@ def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) ->
             raise
         raise ValueError(said) from None
     return (canonical(checked[0], "X"), *checked[1:]) if isinstance(checked, tuple) else canonical(checked, "X")
+
+
+def check_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    """One weight per row, or None; a number stands for equal weights."""
+    if sample_weight is None:
+        return None
+    weight = as_real(sample_weight, "sample_weight")
+    given: Any = weight if weight.ndim else float(weight)
+    weight = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise ValueError("sample_weight must not be all zero: no row would count")
+    return weight
 
 
 def find_trouble(X: Any, argument: str, names: Sequence[Any] | None = None) -> str | None:

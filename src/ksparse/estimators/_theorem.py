@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._scaling import Scaling
 from .._source import Source
 from .._validate import check_vector
+from ._tables import check_weights
 
 CLOSE = 1e-4  # relative: float32 columns may have been added up in another order
 
@@ -39,7 +40,7 @@ def minimized(model: Any, X: Any, y: Any, sample_weight: Any, offset: Any) -> Mi
     X, y = model._check_pairs(X, y, reset=False)
     if isinstance(X, Source):
         raise ValueError("A must be an array or a sparse matrix, got a source; its load() gives one")
-    y, weight, size = model._one_output(y, model._weights(X, sample_weight))
+    y, weight, size = model._one_output(y, check_weights(sample_weight, X))
     intercept = bool(model.fit_intercept)
     scaling = Scaling(X, weight, intercept) if model.standardize else None
     sizes = np.ones(X.shape[1]) if scaling is None else scaling.sizes

@@ -21,6 +21,7 @@ from ..result import Status
 from ._base import KSparseEstimator, Learnt
 from ._evidence import FitCertificate
 from ._joint import fit_outputs, note_groups, refuse_what_is_not_there, solver_knows_units, start_from
+from ._tables import check_weights
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -146,7 +147,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             raise ValueError(
                 f"y must hold at least two classes, got only {classes.tolist()[0]!r}: one class is nothing to learn"
             )
-        weight = self._weights(X, sample_weight)
+        weight = check_weights(sample_weight, X)
         self._forget()
         return self._fit(X, classes, index, weight, warm=self.warm_start)
 

@@ -12,17 +12,16 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._source import Source
 from .._style import BLACK, BLUE, canvas, finish, new_axes
 from .._text import data_frame, html_table
-from .._validate import as_real
 from ..sources import as_source
 from ._joint import count_units
 from ._pictures import Shown, plain, whole_numbers
 from ._sources import Selected, check_source
-from ._tables import check_rows
+from ._tables import check_rows, check_weights
 from .classifier import KSparseClassifier, _has_probabilities
 from .path import check_ks, k_path, mean_loss
 from .regressor import KSparseRegressor, has_several_targets
@@ -81,11 +80,7 @@ class _KSparseCV(Shown, BaseEstimator):
             X, y = check_rows(self, X, y, order="C", **settings)
         if is_classifier(template):
             check_classification_targets(y)
-        weight = (
-            None
-            if sample_weight is None
-            else _check_sample_weight(as_real(sample_weight, "sample_weight"), X, dtype=np.float64)
-        )
+        weight = check_weights(sample_weight, X)
         numbered = template._numbered(self, X.shape[1])
         d = count_units(numbered, X.shape[1])
         ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
-from sklearn.utils.validation import _check_sample_weight
 
 from .. import losses
 from .._source import Source
 from .._style import canvas, finish
 from .._text import data_frame, html_table
-from .._validate import as_real, check_counts
+from .._validate import check_counts
 from ..pass_kernels import look_at_rows
 from ..sources import as_source
 from ._joint import count_units
 from ._pictures import draw_path, image
+from ._tables import check_weights
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 
@@ -132,12 +132,9 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     template, X = check_template(estimator), as_source(X)
     if len(np.shape(X)) != 2:
         raise ValueError(f"X must be a matrix, a row a sample, got shape {np.shape(X)}")
-    weight = fit_params.get("sample_weight")
+    weight = check_weights(fit_params.get("sample_weight"), X)
     if weight is not None:
-        fit_params = {
-            **fit_params,
-            "sample_weight": _check_sample_weight(as_real(weight, "sample_weight"), X, dtype=np.float64),
-        }
+        fit_params = {**fit_params, "sample_weight": weight}
     model: Any = clone(template).set_params(warm_start=True)
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
     d = count_units(template, np.shape(X)[1], names)
@@ -149,7 +146,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
         models.append(_snapshot(model, template))
     kept = np.array([fitted.k_ for fitted in models])
     loss = np.array([mean_loss(fitted, X, y, **fit_params) for fitted in models])
-    n = np.shape(X)[0] if weight is None else float(fit_params["sample_weight"].sum())
+    n = np.shape(X)[0] if weight is None else float(weight.sum())
     used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
     targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
     if template.loss == "squared":

@@ -16,6 +16,7 @@ from .._scaling import in_precision
 from .._validate import check_flag, check_vector
 from ._base import KSparseEstimator
 from ._joint import finite_or_diverged, fit_outputs, refuse_what_is_not_there
+from ._tables import check_weights
 
 
 def _median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
@@ -191,7 +192,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         X, y = self._check_pairs(
             X, y, ensure_all_finite=not check_flag(self.standardize, "standardize")
         )  # else scaling looks
-        weight = self._weights(X, sample_weight)
+        weight = check_weights(sample_weight, X)
         self._forget()
         return self._fit(X, y, weight, offset, warm=self.warm_start)
 

@@ -16,6 +16,7 @@ from .._text import data_frame, html_table, table
 from .._validate import check_count, check_generator, check_number
 from ._pictures import SHOWN, draw_bars, image
 from ._summary import feature_names
+from ._tables import check_weights
 from .path import check_template
 
 
@@ -155,7 +156,7 @@ def support_stability(
         raise ValueError(f"share must be below 1, got {share!r}: all rows would be in every resample")
     template = clone(check_template(estimator))
     X, y = template._check_pairs(X, y)
-    weight = template._weights(X, sample_weight)
+    weight = check_weights(sample_weight, X)
     weight = np.ones(X.shape[0]) if weight is None else weight
     plain = template._numbered(template, X.shape[1])
     strata = np.unique(y, return_inverse=True)[1] if is_classifier(template) else np.zeros(X.shape[0], dtype=int)
