@@ -53,6 +53,8 @@ class Objective:
             error = 64.0 * self.eps * (size + target)
             error += self.tiny * np.abs(self.A).sum(axis=1).reshape(-1, *[1] * (x.ndim - 1))  # coefficients underflow
             values = loss_values(self.loss, z, self.y)
+            if self.loss == "softmax":  # what all classes share changes nothing: the own class against the others
+                error = np.where(np.arange(error.shape[1]) == self.y[:, np.newaxis], error, -error)
             moved = [np.abs(loss_values(self.loss, z + sign * error, self.y) - values) for sign in (-1.0, 1.0)]
             scaled = (x.T * self.scale)[..., used] if x.ndim == 1 else x[used].T * self.scale[used]
             ridge = 0.5 * self.l2 * float(np.sum(scaled**2)) if self.l2 else 0.0
