@@ -280,6 +280,20 @@ def test_many_rows_start_from_refits_on_some(monkeypatch, kind):
     np.testing.assert_allclose(some.feature_worth_, plain.feature_worth_, rtol=1e-3)
 
 
+def test_some_rows_may_lack_a_column(monkeypatch):
+    """The Hessian of some rows knows nothing of a column that is zero there; the derivatives of all rows do."""
+    X, y, rng = data("logistic", n=400)
+    X[:, 6] = 0.0
+    X[rng.choice(400, 12, replace=False), 6] = 1.0
+    settings = {"k": 3, "always_keep": [6], "standardize": False, "l2": 0.0, "fit_intercept": False}
+    plain = KSparseClassifier(**settings).fit(X, y)
+    monkeypatch.setattr(_worth, "SOME", 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        some = KSparseClassifier(**settings).fit(X, y)
+    np.testing.assert_allclose(some.feature_worth_, plain.feature_worth_, rtol=0.02, atol=1e-6)
+
+
 @pytest.mark.parametrize("rare", [False, True])
 def test_of_very_many_rows_a_sample_is_enough_and_the_table_says_so(monkeypatch, tmp_path, rare):
     X, y, rng = data("logistic", n=20_000)
