@@ -119,14 +119,20 @@ class Rounds:
         self.direction = self.slope[:, columns]
         self.squares = self.first = row_squares(self.direction)
         self.lowest, self.since, self.checked = float(self.squares.sum()), 0, False
+        self.highest = self.squares  # since they were lowest
 
     def done(self, share: float) -> bool:
         return bool((self.squares <= np.maximum(share**2 * self.first, self.floor**2)).all())
 
     def finished(self) -> bool:
-        """Whether what is left is little, if perhaps not as little as was wanted."""
+        """Whether what is left is little, if perhaps not as little as was wanted.
+
+        Where rounding keeps the slopes from falling they rise and fall by orders of magnitude: a round in which they
+        happen to be small says nothing.
+        """
+        left = self.highest if self.since >= PATIENCE else self.squares
         enough = np.maximum(FINISHED**2 * self.first, (0.01 * FINISHED / RESOLUTION * self.floor) ** 2)
-        return bool((self.squares <= enough).all())
+        return bool((left <= enough).all())
 
     def move(self, image: Array) -> None:
         """As far as the residual falls; the image is that of the direction."""
@@ -146,8 +152,9 @@ class Rounds:
         self.squares = squares
         total = float(squares.sum())
         self.since = 0 if total < 0.25 * self.lowest else self.since + 1
+        self.highest = np.maximum(self.highest, squares)
         if self.since == 0:
-            self.lowest = total
+            self.lowest, self.highest = total, squares
 
     def _check_adjoint(self, image: Array) -> None:
         """In the first round, where the direction is the slope, ⟨r, Av⟩ = ⟨A*r, v⟩ costs no product to test."""
