@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -53,9 +54,10 @@ def cluster(started):
     """Two workers in processes of their own.  Those that were killed come again, or else a new cluster does."""
     if started:
         try:
-            started[-1].wait_for_workers(2, timeout=20)
+            started[-1].wait_for_workers(2, timeout=100)
         except TimeoutError:
-            started.pop().close()
+            with contextlib.suppress(KeyError):  # Dask's own, of a worker that it has forgotten
+                started.pop().close()
     if not started:
         started.append(start())
     return started[-1]
