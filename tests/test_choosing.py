@@ -19,6 +19,7 @@ from ksparse import (
     KSparseClassifierCV,
     KSparseRegressor,
     KSparseRegressorCV,
+    k_path,
     load,
     support_stability,
 )
@@ -228,3 +229,21 @@ def test_warnings_point_at_the_line_that_called(jobs):
         for warning in caught:
             assert issubclass(warning.category, ConvergenceWarning)
             assert warning.filename == __file__
+
+
+def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
+    """Refits for the worth of every feature would take a good part of a cross-validation."""
+    from ksparse.estimators import _joint
+
+    seen, examine = [], _joint.examine
+    monkeypatch.setattr(_joint, "examine", lambda *all: (seen.append(1), examine(*all))[1])
+    X, y = load_breast_cancer(return_X_y=True)
+    model = KSparseClassifierCV([1, 2], cv=3).fit(X, y)
+    assert len(seen) == 1
+    assert model.estimator_.feature_worth_.max() > 0.0
+    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    assert len(seen) == 1
+    k_path(X, y, [1, 2], KSparseClassifier())
+    assert len(seen) == 3  # these models are the user's
+    with pytest.raises(ValueError, match="cv must give at least one fold"):
+        KSparseClassifierCV([1], cv=[]).fit(X, y)

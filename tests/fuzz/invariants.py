@@ -35,7 +35,7 @@ class Objective:
     def __init__(self, A, y, loss, l2=0.0, weight=None, offset=None, scale=None, eps=EPS, tiny=1e-323):
         n = len(A)
         self.A, self.y, self.loss, self.l2, self.eps, self.tiny = A, y, loss, l2, eps, tiny
-        self.weight = np.ones(n) if weight is None else weight / weight.max()
+        self.weight = np.ones(n) if weight is None else np.broadcast_to(weight / weight.max(), n)
         self.weight = self.weight * (n / self.weight.sum())
         self.offset = 0.0 if offset is None else offset
         self.scale = np.ones(A.shape[1]) if scale is None else scale

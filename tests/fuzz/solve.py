@@ -69,7 +69,7 @@ def kept_columns(arguments):
 
 def objective(X, arguments, Y="y"):
     weight = arguments.get("sample_weight")
-    y, offset = np.asarray(arguments[Y]), arguments.get("offset")
+    y, offset = np.atleast_1d(arguments[Y]), arguments.get("offset")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     loss = arguments.get("loss", "squared")
     y = y if loss == "softmax" else y.astype(float)

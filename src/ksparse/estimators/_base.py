@@ -55,7 +55,7 @@ class Learnt(NamedTuple):
     coef: NDArray[np.float64]
     intercept: float
     worth: NDArray[np.float64]
-    certificate: FitCertificate
+    certificate: FitCertificate | None
     worth_rows: int
 
 

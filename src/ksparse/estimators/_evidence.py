@@ -129,7 +129,7 @@ class Examined(NamedTuple):
         Array  # (outputs, columns): by how much the objective rises without a coefficient; an estimate for the softmax
     )
     feature_worth: Array  # (columns,): without the column's whole group, in all outputs
-    certificate: FitCertificate
+    certificate: FitCertificate | None
     rows: int  # on which refits were made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._validate import as_real
@@ -38,6 +39,12 @@ def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) ->
             raise
         raise ValueError(said) from None
     return (canonical(checked[0], "X"), *checked[1:]) if isinstance(checked, tuple) else canonical(checked, "X")
+
+
+def check_labels(y: Any) -> None:
+    """Refuse targets that are no classes."""
+    with np.errstate(invalid="ignore"):  # scikit-learn asks whether floats are integers by making them so
+        check_classification_targets(y)
 
 
 def check_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:

@@ -12,7 +12,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._scaling import in_precision
@@ -21,7 +20,7 @@ from ..result import Status
 from ._base import KSparseEstimator, Learnt
 from ._evidence import FitCertificate
 from ._joint import fit_outputs, note_groups, refuse_what_is_not_there, solver_knows_units, start_from
-from ._tables import check_weights
+from ._tables import check_labels, check_weights
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -179,7 +178,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
         self._loss_name()
         X, y = self._check_rows(X, y, order="C", **settings)
-        check_classification_targets(y)
+        check_labels(y)
         return X, y
 
     def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Any, warm: bool) -> Any:

@@ -11,17 +11,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, 
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._source import Source
 from .._style import BLACK, BLUE, canvas, finish, new_axes
 from .._text import data_frame, html_table
 from ..sources import as_source
-from ._joint import count_units
+from ._joint import coefficients_only, count_units
 from ._pictures import Shown, plain, whole_numbers
 from ._sources import Selected, check_source
-from ._tables import check_rows, check_weights
+from ._tables import check_labels, check_rows, check_weights
 from .classifier import KSparseClassifier, _has_probabilities
 from .path import check_ks, k_path, mean_loss
 from .regressor import KSparseRegressor, has_several_targets
@@ -79,12 +78,14 @@ class _KSparseCV(Shown, BaseEstimator):
         else:
             X, y = check_rows(self, X, y, order="C", **settings)
         if is_classifier(template):
-            check_classification_targets(y)
+            check_labels(y)
         weight = check_weights(sample_weight, X)
         numbered = template._numbered(self, X.shape[1])
         d = count_units(numbered, X.shape[1])
         ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
         folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(np.zeros(X.shape[0]), y))
+        if not folds:
+            raise ValueError(f"cv must give at least one fold, got none from {self.cv!r}")
         # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
         scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
@@ -114,7 +115,8 @@ class _KSparseCV(Shown, BaseEstimator):
             raise ValueError("every fold needs rows with weight, to learn from and to be judged by; use other folds")
         if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
             raise ValueError("every fold needs rows of every class to learn from; use fewer folds or stratify them")
-        path = k_path(X, y, ks, template, sample_weight=mask)
+        with coefficients_only():
+            path = k_path(X, y, ks, template, sample_weight=mask)
         test = np.arange(X.shape[0])[test]
         if isinstance(X, Source):
             test = np.sort(test)

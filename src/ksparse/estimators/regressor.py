@@ -245,7 +245,8 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         if start is not None:
             start = (start[0] / size, (start[1] - centre) / size)
         centre = centre if self.fit_intercept else 0.0
-        shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
+        with np.errstate(over="ignore"):  # an offset that becomes infinite is refused
+            shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
         [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
         self.unit_ = size
         with np.errstate(over="ignore"):

@@ -14,6 +14,7 @@ from sklearn.base import clone, is_classifier
 from .._style import canvas, finish
 from .._text import data_frame, html_table, table
 from .._validate import check_count, check_generator, check_number
+from ._joint import coefficients_only
 from ._pictures import SHOWN, draw_bars, image
 from ._summary import feature_names
 from ._tables import check_weights
@@ -167,7 +168,8 @@ def support_stability(
     def fit(part: NDArray[np.intp]) -> Any:
         masked = np.zeros_like(weight)  # a resample is a set of weights: nobody copies X
         masked[part] = weight[part]
-        return clone(plain).fit(X, y, sample_weight=masked)
+        with coefficients_only():
+            return clone(plain).fit(X, y, sample_weight=masked)
 
     models = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
     supports = [model.support_ for model in models]
