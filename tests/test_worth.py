@@ -336,7 +336,7 @@ def test_one_row_for_each_group(grouped, tmp_path):
     assert {row[1] for row in summary.rows} == {*grouped.groups_, "radius error"}
     text = str(summary)
     assert "radius error (always kept)" in text
-    assert "A positive coefficient speaks for good." in text
+    assert "A positive coefficient speaks for class good." in text
     assert "without the group (the others refitted)" in text
     for (_, label, weights, worth), names in zip(summary.rows, summary.columns, strict=True):
         at = [list(grouped.feature_names_in_).index(name) for name in names]
@@ -345,7 +345,7 @@ def test_one_row_for_each_group(grouped, tmp_path):
         assert label in text
     page = summary._repr_html_()
     assert "always kept" in page
-    assert "speaks for good" in page
+    assert "speaks for class good" in page
     grouped.save(tmp_path / "model.json")
     loaded = load(tmp_path / "model.json")
     assert str(loaded.summary()) == text

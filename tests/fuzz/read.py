@@ -78,7 +78,7 @@ def fuzz_files(rng, watch):
         else:
             arguments = spoil(rng, {**arguments, "missing": "error", "memory": "1GB"}, 0.3)
         watch.note("open_files", {**arguments, "bytes": path.read_bytes()})
-        names = [path.name, "columns", "row", "target", "block"]
+        names = [path.name, str(arguments["path"]), "columns", "row", "target", "block"]
         source = watch.call(open_files, names=names, **arguments)
         rows = watch.call(source.load, names=names)
         rows = rows.toarray() if sparse.issparse(rows) else rows

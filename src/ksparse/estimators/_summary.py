@@ -136,7 +136,7 @@ class Summary:
 
     def _notes(self) -> list[str]:
         """What stands below the table."""
-        said = [] if self.positive is None else [f"A positive coefficient speaks for {self.positive}."]
+        said = [] if self.positive is None else [f"A positive coefficient speaks for class {self.positive}."]
         return [*said, self.caution]
 
     def __str__(self) -> str:

@@ -219,7 +219,7 @@ def _linear(summary: Summary, level: float) -> Claim:
     reason += "Measurements per non-zero in the lower and the upper half of the K: " + "; ".join(
         f"{NAMES[name]} {lower:.1f} and {upper:.1f}" for name, (lower, upper) in bends.items()
     )
-    if all(upper < lower for lower, upper in bends.values()):
+    if all(round(upper, 1) < round(lower, 1) for lower, upper in bends.values()):  # as they are shown
         reason += ": all curves are concave, which R² hides"
     return _judged(summary, Claim(claim, paper, ours, "agrees" if good else "differs", f"{reason}."))
 
