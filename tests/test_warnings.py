@@ -211,3 +211,10 @@ def test_formulas_at_the_ends_of_the_range(name, arguments, wanted):
 
 def test_the_cost_of_extreme_accuracy():
     assert np.isfinite(theory.cost(10, 10, 2.0, 2.0, epsilon=5e-324).pgd)
+
+
+def test_standard_errors_of_huge_scores():
+    A = np.random.default_rng(0).standard_normal((20, 3))
+    model = KSparseRegressorCV([1, 2], cv=2).fit(A, 1e100 * A[:, 0] + 1e99 * A[:, 1])
+    assert np.isfinite(model.standard_error_).all()
+    assert model.standard_error_.max() > 0.0

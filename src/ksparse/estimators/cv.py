@@ -94,7 +94,8 @@ class _KSparseCV(Shown, BaseEstimator):
             raise ValueError(f"scoring gave {scores[fold, at]} for k = {ks[at]} on fold {fold}; use another one")
         mean, spread = scores.mean(axis=0), np.zeros(len(ks))
         if len(folds) > 1:  # of one fold there is no standard error
-            spread = scores.std(axis=0, ddof=1) / np.sqrt(len(folds))
+            unit = np.abs(scores).max() or 1.0  # so that no square overflows
+            spread = unit * (scores / unit).std(axis=0, ddof=1) / np.sqrt(len(folds))
         best = int(np.argmax(mean))
         good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
         chosen = int(np.flatnonzero(good)[0])
