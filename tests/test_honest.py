@@ -215,8 +215,11 @@ def test_starts_and_callbacks_are_in_the_units_of_A():
     assert again.history.objective[0] == pytest.approx(found.objective, rel=1e-6, abs=1e-9)
     with pytest.raises(ValueError, match="x0"):
         minimize(A, y, 2, x0=np.zeros(3), **settings)
-    with pytest.raises(ValueError, match="standardize"):
-        minimize(A, y, 2, standardize="yes")
+    for name in ("standardize", "positive", "radius"):
+        with pytest.raises(ValueError, match=name):
+            minimize(A, y, 2, **{name: np.ones(2)})
+    with pytest.raises(ValueError, match="x0 must be finite"):
+        minimize(1e300 * A, y, 2, x0=1e10 * np.ones(7), standardize=True)
 
 
 # --- numbers at the ends of their range ------------------------------------------------------------------------------

@@ -156,7 +156,8 @@ def solve(
     k = check_count(k, "k")
     rng = check_generator(random_state)
     A = as_source(A)
-    solver = pick_solver(solver, A, k, bool(positive), radius)
+    radius = check_number(radius, "radius", strict=True, infinite=True)
+    solver = pick_solver(solver, A, k, check_flag(positive, "positive"), radius)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     scaling = None
     if check_flag(standardize, "standardize"):

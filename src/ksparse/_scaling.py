@@ -79,7 +79,9 @@ class Scaling:
 
     def to_scaled(self, w: NDArray[np.float64], constant: float) -> tuple[NDArray[np.float64], float]:
         """The other way round."""
-        return np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0), constant + float(self.centre @ w)
+        with np.errstate(over="ignore", invalid="ignore"):
+            v = np.divide(w, self.factor, out=np.zeros_like(w), where=self.factor > 0)
+            return v, constant + float(self.centre @ w)
 
 
 def in_precision(values: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
