@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from oracle import Plain
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
 import ksparse
@@ -283,3 +284,36 @@ def test_ragged_lists_are_named(name):
         KSparseRegressor(**{name: ragged}).fit(A, A[:, 0])
     with pytest.raises(ValueError, match="start"):
         joint(A, A[:, 0], 1, start=0.5)
+
+
+def test_a_weight_of_three_is_three_rows_for_huber():
+    """The middle of the targets falls between two rows: the weights must not be rounded."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, count = rng.standard_normal((30, 3)), rng.integers(1, 4, 30)
+        y = X[:, 0] + rng.standard_t(2, 30)
+        weighted = KSparseRegressor(k=2, loss="huber").fit(X, y, count.astype(float))
+        repeated = KSparseRegressor(k=2, loss="huber").fit(np.repeat(X, count, axis=0), np.repeat(y, count))
+        assert weighted.unit_ == pytest.approx(repeated.unit_, rel=1e-12)
+
+
+def test_large_offsets_are_met_by_the_intercept():
+    rng = np.random.default_rng(0)
+    A, offset = rng.standard_normal((40, 3)), 60.0 + 10.0 * rng.standard_normal(40)
+    y = rng.poisson(2.0, 40).astype(float)
+    best = np.log(y.sum() / np.exp(offset).sum())
+    null = np.mean(np.exp(best + offset) - y * (best + offset))
+    for solver in ("exchange", "grahtp"):
+        found = minimize(A, y, 1, loss="poisson", intercept=True, offset=offset, solver=solver)
+        assert found.null_objective == pytest.approx(null, rel=1e-6)
+        assert found.objective <= null or not found.converged
+
+
+def test_the_residual_of_an_operator_is_that_of_its_signal():
+    """Nearly equal columns: conjugate gradients pass through large numbers, whose rounding stays in their residual."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((6, 20))
+    A[:, 10:] = A[:, :10] * (1 + 1e-6 * rng.standard_normal((6, 10)))
+    y = rng.standard_normal(6)
+    found = ksparse.recover(aslinearoperator(A), y, 3, algorithm="sp")
+    assert found.residual == pytest.approx(np.linalg.norm(y - A @ found.x), rel=1e-9)

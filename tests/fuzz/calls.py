@@ -51,7 +51,10 @@ class Watch:
             try:
                 return function(*positional, **arguments)
             except (ValueError, TypeError) as error:
-                known = {name.split("__")[-1] for name in [*names, *parameters(function)]} - {"args", "kwargs"}
+                known = {name.split("__")[-1] for name in [*names, *arguments, *parameters(function)]} - {
+                    "args",
+                    "kwargs",
+                }
                 named = any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(error)) for name in known)
                 frames = traceback.extract_tb(error.__traceback__)
                 by_sklearn = "sklearn" in frames[-1].filename  # whose words are a convention of their own

@@ -72,5 +72,5 @@ def fuzz_data(rng, watch):
         cut = np.zeros(d)
         cut[kept] = b[kept]
         distance = math.sqrt(float(np.sum((cut - x) ** 2)))
-        holds = np.count_nonzero(x) > arguments["k"] or distance <= float(found) * (1 + 1e-9)
+        holds = np.count_nonzero(x) > arguments["k"] or distance <= float(np.max(found)) * (1 + 1e-9)
         watch.expect(holds, "bound", f"the distance is {distance}, the bound {found}")

@@ -96,7 +96,8 @@ class Objective:
                 units[~(units > 0)] = 1.0
                 if not (np.isfinite(rows).all() and np.isfinite(right).all()):
                     break
-                step = np.linalg.lstsq(rows / units, right, rcond=None)[0] / units
+                # products of columns, by which the package fits, do not tell columns apart that differ by less
+                step = np.linalg.lstsq(rows / units, right, rcond=1e-7)[0] / units
             for size in (1.0, 0.3, 0.1, 0.01):
                 new = v + size * step
                 x[kept] = new[int(intercept) :]

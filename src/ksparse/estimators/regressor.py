@@ -29,9 +29,10 @@ def _median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
 
 def _robust_size(y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[float, float]:
     """The median, and the spread around it that outliers do not move."""
-    weight = np.ones(len(y)) if weight is None else weight / weight.max()
     exponent = int(np.frexp(np.abs(y).max())[1])
-    y = np.ldexp(y, -exponent)  # around one, where sums and squares are floats
+    # around one, where sums and squares are floats; by powers of two, which round nothing: a weight of two is two rows
+    y, weight = np.ldexp(y, -exponent), np.ones(len(y)) if weight is None else weight
+    weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
     centre = _median(y, weight)
     size = 1.4826 * _median(np.abs(y - centre), weight)
     if size == 0:

@@ -21,6 +21,7 @@ from ..solvers._run import Clock, Solver, ask, history_of
 from . import auto, convex
 from ._measurements import Measurements
 from .linear import Linear
+from .operator_system import Operator
 from .pursue import Watch, as_matrix, pursue, summary
 
 PLENTY = 1e100  # where y is about one: as good as infinite, but its square is a number
@@ -247,6 +248,8 @@ def _teller(tell: Callable[[Any], Any] | None, given: Measurements, system: Line
 def _recovery(
     given: Measurements, system: Linear, points: list[Point], ends: list[Status], watch: Watch, name: str
 ) -> Recovery:
+    if isinstance(system, Operator):  # conjugate gradients update the residual step by step, and rounding adds up
+        points = system.keep(points, [point.columns for point in points])
     x = given.signals(as_matrix(points, given.d, system.dtype))
     residuals = given.residuals([point.rest for point in points])
     history = history_of(watch.records)

@@ -241,8 +241,10 @@ class Ground:
     # --- Newton --------------------------------------------------------------------------------------------------
     def empty_fit(self, steps: int = 20) -> Fit:
         """The intercept and the kept columns alone."""
-        kept = self.problem.kept
-        return self.newton(kept, Starts([(np.zeros(kept.size), self._first_constant())], []), steps)
+        kept, constants = self.problem.kept, [self._first_constant()]
+        if self.problem.intercept and self.problem.offset.any():  # far from offsets such as those of an exponential
+            constants.append(-float(self.problem.offset.max()))
+        return self.newton(kept, Starts([(np.zeros(kept.size), constant) for constant in constants], []), steps)
 
     def _first_constant(self) -> float:
         """A constant to start from; Newton does the rest."""
