@@ -340,7 +340,7 @@ def test_a_disk_that_is_full_before_the_checkpoint(tmp_path):
 @pytest.mark.long
 def test_a_disk_that_fills_up_under_the_checkpoint(slow, tmp_path):
     """It is as it was before, and still of use."""
-    arguments, *_ = slow
+    arguments = slow
     saved, out = tmp_path / "c", tmp_path / "m.json"
     run(*arguments, "--checkpoint", saved, "--max-time", 0.05)
     before = listing(tmp_path)

@@ -150,9 +150,10 @@ def gather_stage(
     sample = Sample(source, min(point.n, idx.size), None if reuse is None else reuse.rows)
     slopes = [np.empty(0)]
     for part in source.map(functools.partial(sweep_block, point), y, weight, offset, wanted):
-        loss += part.loss
-        mu_ones += part.mu_ones
-        mu += part.mu
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
+            loss += part.loss
+            mu_ones += part.mu_ones
+            mu += part.mu
         if part.rows is not None:
             slopes.append(part.slope)
             sample.add(part.rows)
@@ -173,9 +174,10 @@ def _rescaled_stage(point: Point, source: Rescaled, *others: Any) -> Stage:
     if first:
         x[0] -= float(centre[point.column[1:]] @ x[1:])
     stage = gather_stage(point.at(x), source.source, *others)
-    if first and centre.any():
-        np.subtract(stage.mu, stage.mu_ones * centre, out=stage.mu)
-    np.multiply(stage.mu, factor, out=stage.mu)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if first and centre.any():
+            np.subtract(stage.mu, stage.mu_ones * centre, out=stage.mu)
+        np.multiply(stage.mu, factor, out=stage.mu)
     source.times = source.source.times
     if isinstance(stage.rows, CSR):
         data: Any = stage.rows.data.base  # our own memory, unless it has travelled

@@ -44,8 +44,12 @@ from ._theorem import Minimized, minimized
 
 
 def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
-    """Of a block of a source: its product with a matrix."""
-    return np.asarray(block @ matrix)
+    """The product of rows with a matrix; in double precision where it is too large for single."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.asarray(block @ matrix)
+    if product.dtype == np.float32 and not np.isfinite(product).all():
+        return np.asarray(block.astype(np.float64) @ matrix)
+    return product
 
 
 class Learnt(NamedTuple):
@@ -253,7 +257,7 @@ class KSparseEstimator(Shown, BaseEstimator):
             parts = X.map(functools.partial(times, np.ascontiguousarray(coef[:, used].T)), columns=used)
             scores = np.concatenate(list(parts)) + self.intercept_
         else:
-            scores = np.asarray(X[:, used] @ coef[:, used].T) + self.intercept_
+            scores = times(coef[:, used].T, X[:, used]) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

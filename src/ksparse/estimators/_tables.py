@@ -52,6 +52,8 @@ def check_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
     if sample_weight is None:
         return None
     weight = as_real(sample_weight, "sample_weight")
+    if not np.isfinite(weight.astype(np.float64)).all():
+        raise ValueError(f"sample_weight must be finite, got {weight[~np.isfinite(weight)].ravel()[0]}")
     given: Any = weight if weight.ndim else float(weight)
     weight = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
     if not weight.any():

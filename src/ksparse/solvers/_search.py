@@ -49,11 +49,7 @@ class SearchRun(ABC):
     breaths: int
     widest: float  # exchanges at once with which a local search begins
     clock: Clock
-
-    @property
-    @abstractmethod
-    def empty(self) -> Any:
-        """The intercept and the kept columns alone."""
+    empty: Any  # the fit of the intercept and the kept columns alone
 
     @abstractmethod
     def begin(self) -> Search:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -125,10 +124,7 @@ class Run(SearchRun):
         self.told = 0  # passes that the records have counted
         self.breaths = 0 if quadratic else solver.breaths
         self.widest = math.inf if quadratic else max(1, self.k // 2)
-
-    @functools.cached_property
-    def empty(self) -> Fit:
-        return self.ground.empty_fit()
+        self.empty = self.ground.empty_fit()
 
     # --- the course of a run -------------------------------------------------------------------------------------
     def begin(self) -> Search:

@@ -191,8 +191,9 @@ def _labels(labels: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
 def _finite_matrix(value: Any, name: str) -> NDArray[np.float64]:
     matrix = as_real(value, name).astype(np.float64)
     if not np.isfinite(matrix).all():
-        i, c = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"{name} must be finite, got {matrix[i, c]} in row {i}, column {c}; remove or impute it first")
+        at = tuple(np.argwhere(~np.isfinite(matrix))[0].tolist())
+        where = f"row {at[0]}, column {at[1]}" if len(at) == 2 else f"index {at[0]}"
+        raise ValueError(f"{name} must be finite, got {matrix[at]} in {where}; remove or impute it first")
     return matrix
 
 
