@@ -176,7 +176,7 @@ def fuzz_selection(rng, watch):
         found = watch.call(ksparse.k_path, names=model.get_params(), **arguments)
         watch.expect(np.isfinite(found.objective).all() or not done(found.models), "not finite", f"{found.objective}")
     else:
-        arguments = spoil(rng, {**arguments, "estimator": model, "n_resamples": 4, "random_state": 0})
+        arguments = {**spoil(rng, {**arguments, "estimator": model, "random_state": 0}), "n_resamples": 4}
         watch.note("support_stability", arguments)
         found = watch.call(ksparse.support_stability, names=model.get_params(), **arguments)
         watch.expect(bool(((found.frequency >= 0) & (found.frequency <= 1)).all()), "frequency", f"{found.frequency}")
