@@ -36,7 +36,7 @@ class Config(NamedTuple):
 PAPER_N = (1, *range(8, D + 1, 8))  # "from 1 to 256, roughly with a step size 8"
 PAPER_K = (1, *range(2, 27, 2))  # "from 1 to 26, roughly with step size 2"
 CONFIG = {
-    "quick": Config(tuple(range(16, D + 1, 16)), (2, 6, 10, 16, 22, 26), 3),
+    "quick": Config(tuple(range(16, D + 1, 16)), (2, 6, 10, 16, 22, 26), 2),
     "standard": Config(PAPER_N, PAPER_K, 100),
     "full": Config(PAPER_N, PAPER_K, 1000),
 }

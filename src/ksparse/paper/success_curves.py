@@ -44,7 +44,7 @@ class Config(NamedTuple):
 
 FULL_N, FULL_K = tuple(sorted({*range(144, 217, 8), AT})), tuple(range(14, 27, 2))
 CONFIG = {
-    "quick": Config((160, AT, 192), (18, 22, 26), 3),
+    "quick": Config((160, AT, 192), (18, 22, 26), 2),
     "standard": Config(FULL_N, FULL_K, 100),
     "full": Config(FULL_N, FULL_K, 1000),
 }
