@@ -309,6 +309,17 @@ def test_large_offsets_are_met_by_the_intercept():
         assert found.objective <= null or not found.converged
 
 
+@pytest.mark.parametrize("solver", ["exchange", "grahtp", "grasp"])
+def test_targets_far_from_zero_are_met_by_the_intercept(solver):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 5))
+    y = 1e6 + A[:, 0] + 0.1 * rng.standard_normal(40)
+    found = minimize(A, y, 2, loss="huber", intercept=True, solver=solver)
+    near = minimize(A, y - 1e6, 2, loss="huber", intercept=True, solver=solver)
+    assert found.null_objective == pytest.approx(near.null_objective, rel=1e-6)
+    assert found.objective == pytest.approx(near.objective, rel=1e-6)
+
+
 def test_the_residual_of_an_operator_is_that_of_its_signal():
     """Nearly equal columns: conjugate gradients pass through large numbers, whose rounding stays in their residual."""
     rng = np.random.default_rng(0)

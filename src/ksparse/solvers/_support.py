@@ -242,7 +242,9 @@ class Ground:
     def empty_fit(self, steps: int = 20) -> Fit:
         """The intercept and the kept columns alone."""
         kept, constants = self.problem.kept, [self._first_constant()]
-        if self.problem.intercept and self.problem.offset.any():  # far from offsets such as those of an exponential
+        if self.problem.intercept and not self.quadratic:
+            # a Huber loss is flat far from the targets, an exponential steep at large offsets
+            constants.append(float(np.median(self.problem.y - self.problem.offset)))
             constants.append(-float(self.problem.offset.max()))
         return self.newton(kept, Starts([(np.zeros(kept.size), constant) for constant in constants], []), steps)
 
