@@ -55,7 +55,8 @@ class Scaling:
                 shift[far] = mean[far]
                 X = _shifted(X, shift)
                 mean, square = _moments(X, share)
-                spread = square - mean**2
+                with np.errstate(over="ignore", invalid="ignore"):  # of a source, units of 1e-305: taken for constant
+                    spread = square - mean**2
         usable = spread > FLAT * square
         factor = np.where(usable, 1.0 / np.sqrt(np.where(usable, spread, 1.0)), 0.0)
         centre = mean if intercept and (read or not is_sparse(X)) else np.zeros(d)

@@ -72,7 +72,7 @@ class Objective:
 
     def empty(self, kept=(), intercept=True, outputs=None):
         """F of the model of intercept and kept columns: by damped Newton steps, so that it is never too low."""
-        kept = np.asarray(kept, dtype=int)
+        kept = np.asarray(kept, dtype=int).ravel()
         n, k = len(self.A), kept.size + intercept
         x, b = np.zeros(self.A.shape[1] if outputs is None else (self.A.shape[1], outputs)), 0.0
         best, slack = self.at(x, b)

@@ -102,7 +102,7 @@ class HTSAGA:
         n = problem.n
         if isinstance(problem.rows, Source):
             raise ValueError(
-                "HTSAGA draws from all rows at every step and needs them in memory; use HTSVRG for a source"
+                "the solver HTSAGA draws from all rows at every step and needs them in memory; use HTSVRG for a source"
             )
         control = StepControl(
             self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
