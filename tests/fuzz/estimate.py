@@ -58,7 +58,7 @@ def fuzz_regressor(rng, watch):
     if chance(rng, 0.15):
         arguments["offset"] = rng.standard_normal(n)
     arguments = spoil(rng, arguments, 0.06)
-    if chance(rng, 0.1):
+    if chance(rng, 0.1) and isinstance(arguments["y"], np.ndarray):
         model.set_params(warm_start=True)
         model = fit(watch, model, {**arguments, "y": np.flip(arguments["y"])})
     model = fit(watch, model, arguments)

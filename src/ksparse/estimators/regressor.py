@@ -246,9 +246,10 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         if start is not None:
             start = (start[0] / size, (start[1] - centre) / size)
         centre = centre if self.fit_intercept else 0.0
-        with np.errstate(over="ignore"):  # an offset that becomes infinite is refused
+        with np.errstate(over="ignore"):  # targets and offsets that become infinite are refused
             shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
-        [fit] = self._learn_each(X, [(y - centre) / size], weight, shift, [start])
+            target = (y - centre) / size
+        [fit] = self._learn_each(X, [target], weight, shift, [start])
         self.unit_ = size
         with np.errstate(over="ignore"):
             coef, self.intercept_ = size * fit.coef, float(size * fit.intercept + centre)
