@@ -60,14 +60,14 @@ def minimize(
     loss : str or loss
         "squared", "logistic", "poisson", "huber", "squared_hinge", or an instance such as ``losses.Huber(0.5)``.
     solver : solver or str
-        "auto": `Exchange`, which the units of the columns do not matter to; `PGD` where there is a sign or a radius;
-        `HTSVRG` for a source whose chosen columns do not fit its memory.  Or an instance such as ``HTSVRG(step=0.1)``,
-        or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp"; for the squared loss
-        also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
+        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with positive=True or a
+        radius; `HTSVRG` for a source whose chosen columns do not fit into memory.  Or an instance such as
+        ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp";
+        for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
     standardize : bool
         Work on columns of variance one, centred if there is an intercept (of mean square one without); λ and ω then act
-        on their coefficients.  x and x0 stay in the units of A.  All solvers but "exchange" compare coefficients, which
-        depend on the units of the columns, and take steps that suit one size only: give them columns of one size.
+        on their coefficients.  x and x0 stay in the units of A.  Every solver but "exchange" depends on those
+        units: give it columns of one size, or standardize=True.
     l2 : float
         λ, the weight of the ridge.
     radius : float
