@@ -328,3 +328,14 @@ def test_the_residual_of_an_operator_is_that_of_its_signal():
     y = rng.standard_normal(6)
     found = ksparse.recover(aslinearoperator(A), y, 3, algorithm="sp")
     assert found.residual == pytest.approx(np.linalg.norm(y - A @ found.x), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_a_raw_column_far_from_zero_is_not_taken_for_constant(loss):
+    spread = np.array([4.0, 3.0, 1.0, -7.0, 0.0, 0.5, 2.0, 4.0])
+    A = np.column_stack([3.4e6 + spread, np.zeros(8)])
+    y = np.array([0.0, 30.0, 0.0, 1.0, 0.0, 2.0, 6.0, 1.0])
+    far = minimize(A, y, 1, loss=loss, intercept=True, always_keep=[0])
+    near = minimize(np.column_stack([spread, np.zeros(8)]), y, 1, loss=loss, intercept=True, always_keep=[0])
+    assert far.objective == pytest.approx(near.objective, rel=1e-6)
+    assert far.x[0] == pytest.approx(near.x[0], rel=1e-4)

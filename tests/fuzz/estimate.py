@@ -97,7 +97,7 @@ def fuzz_classifier(rng, watch):
     if model.class_weight == "balanced":
         with np.errstate(all="ignore"):
             count = np.bincount(index, w / w.max())
-            w = (w / w.max()) / count[index] if (count > 0).all() else w
+            w = np.where(w > 0, (w / w.max()) / count[index], 0.0)  # classes without weight take no part
     if model.class_weight in (None, "balanced"):
         if model.multi_class_ == "softmax":
             check_model(watch, model, X, index, "softmax", model.coef_.T, model.intercept_, w, None, model.objective_,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .. import losses
 from .._source import Source
 from ..pass_kernels import look_at_rows
-from ..passes import products, row_sums, times_rows
+from ..passes import products, read_columns, row_sums, times_rows
 from ..problem import Problem
 from ..rows import is_thin
 from ._columns import Store
@@ -26,7 +26,9 @@ from ._columns import Store
 Array = NDArray[np.float64]
 NONE = np.empty(0)
 SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
-FLAT = 1e-7  # of a mean square: a variance below it is none
+FLAT = 1e-7  # of a mean square: a variance below it is rounding, if it is a difference of sums
+LEAST = 1e-14  # of a mean square: a variance below it is none, however it is computed
+WIDTH = 64  # columns that are centred at a time
 FAR = 1e8  # times the least F of a quadratic: a start above it is far away
 MOST = 0.6  # of the rows: to pick out more than so many costs more than to read all
 MANY = 40_000  # rows are enough for a Hessian that only points the way
@@ -80,13 +82,32 @@ class Ground:
     @functools.cached_property
     def spread(self) -> Array:
         """The variance of every column (its mean square, without an intercept); zero for those that have none."""
+        return self._moments[1]
+
+    @functools.cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        """The mean (zero without an intercept, and of columns that are centred already) and the variance of columns."""
         problem = self.problem
         if problem.units is not None:
-            return np.where(problem.units[1] > 0.0, 1.0, 0.0)
+            return np.zeros(problem.d), np.where(problem.units[1] > 0.0, 1.0, 0.0)
         self.passes += 1
         mean, _, square = row_sums(problem.rows, problem.weight, problem.weight)
-        spread = square / problem.n - ((mean / problem.n) ** 2 if problem.intercept else 0.0)
-        return np.where(spread > FLAT * square / problem.n, spread, 0.0)
+        mean, square = mean / problem.n if problem.intercept else np.zeros(problem.d), square / problem.n
+        spread = square - mean**2
+        if self._thin:  # their products too are differences of sums
+            return mean, np.where(spread > FLAT * square, spread, 0.0)
+        far = np.flatnonzero((spread <= FLAT * square) & (mean != 0.0))
+        for low in range(0, far.size, WIDTH):
+            columns = far[low : low + WIDTH]
+            spread[columns] = self._centred_squares(columns, mean[columns])
+        return mean, np.where(spread > LEAST * square, spread, 0.0)
+
+    def _centred_squares(self, columns: NDArray[np.int64], mean: Array) -> Array:
+        """The variance of a few columns, centred before they are squared."""
+        block = np.empty((columns.size, self.problem.n))
+        read_columns(self.problem.rows, columns, mean, np.ones(columns.size), block)
+        weight = self.problem.weight / self.problem.n
+        return block**2 @ weight - (block @ weight) ** 2
 
     @np.errstate(over="ignore", invalid="ignore")
     def gradient(self, fit: Fit) -> tuple[Array, Array]:
@@ -336,26 +357,28 @@ class Ground:
     ) -> tuple[Array, float, float]:
         """A damped Newton step, its shift of the constant, and twice the fall that the quadratic foretells.
 
-        The damping is a share of the most curvature that each column can have.  The intercept is damped too, and
-        eliminated: of its curvature the part `free` is not damping.
+        The damping is a share of the most curvature that each column can have.  The intercept is damped too, around the
+        columns' means (around zero, it would hold a column back that lies far from there), and eliminated: of its
+        curvature the part `free` is not damping.
         """
         matrix, centre, weight = hessian
+        mean = self._moments[0][columns]
+        gradient, centre = gradient - pull * mean, centre - mean
         free, stiff = 1.0, weight
         if not self.quadratic:
             stiff = weight + share * self._steepest
             free = weight / stiff
         damped = matrix + (weight * (1.0 - free)) * np.outer(centre, centre)
-        # of a constant column, which moves all rows as the intercept does, the curvature is that of its value
-        most = np.where(self.spread[columns] > 0.0, self.most(columns), self._steepest * centre**2)
-        damping = (1e-12 if self.quadratic else share) * most + self.problem.l2
-        damping[damping == 0.0] = 1.0  # a column of zeros keeps its coefficient, whatever number stands here
+        damping = (1e-12 if self.quadratic else share) * self.most(columns) + self.problem.l2
+        damping[damping == 0.0] = 1.0  # a constant column keeps its coefficient, whatever number stands here
         damped.flat[:: columns.size + 1] += damping
         try:
             dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)
         except np.linalg.LinAlgError:
             dx = np.full(columns.size, np.nan)
         shift = -pull / stiff - free * float(centre @ dx) if self.problem.intercept else 0.0
-        return dx, shift, -(float(gradient @ dx) + pull * shift)
+        promise = -(float(gradient @ dx) + pull * shift)
+        return dx, shift - float(mean @ dx), promise
 
     def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
         """XᵀHX/n, without the ridge; its centre, if there is an intercept; the mean of H: of the rows that matter."""
