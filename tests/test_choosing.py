@@ -245,5 +245,8 @@ def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
     assert len(seen) == 1
     k_path(X, y, [1, 2], KSparseClassifier())
     assert len(seen) == 3  # these models are the user's
+    for cv in (b"bytes", np.ones((2, 2, 2)), [(0, [999])], 0):
+        with pytest.raises(ValueError, match="cv must be a number of folds"):
+            KSparseClassifierCV([1], cv=cv).fit(X, y)
     with pytest.raises(ValueError, match="cv must give at least one fold"):
         KSparseClassifierCV([1], cv=[]).fit(X, y)

@@ -339,3 +339,14 @@ def test_a_raw_column_far_from_zero_is_not_taken_for_constant(loss):
     near = minimize(np.column_stack([spread, np.zeros(8)]), y, 1, loss=loss, intercept=True, always_keep=[0])
     assert far.objective == pytest.approx(near.objective, rel=1e-6)
     assert far.x[0] == pytest.approx(near.x[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_warm_start_from_a_model_beyond_all_floats_begins_anew(targets):
+    A = np.random.default_rng(3).standard_normal((30, 4))
+    y = np.tile(A[:, :1], (1, targets)).squeeze()
+    model = KSparseRegressor(k=1, warm_start=True)
+    with pytest.warns(ConvergenceWarning, match="beyond the range of floats"):
+        model.fit(1e-200 * A, 1e150 * y)
+    assert not np.isfinite(model.coef_).all()
+    assert model.fit(A, y).score(A, y) > 0.99

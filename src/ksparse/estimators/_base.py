@@ -32,7 +32,7 @@ from ._joint import (
     learn_jointly,
     note_groups,
     scaling_of,
-    start_from,
+    warm_start,
 )
 from ._pictures import Shown, plot_coefficients, plot_convergence
 from ._reservoir import Reservoir
@@ -205,7 +205,7 @@ class KSparseEstimator(Shown, BaseEstimator):
         scaling = scaling_of(self, X, weight, reads_scaled(solver)) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
         Z = scaling.view if scaling else X
-        x0 = None if start is None else start_from(*(scaling.to_scaled(*start) if scaling else start))
+        x0 = None if start is None else warm_start(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = solve(
                 Z, target, self.k_, loss=self.loss, solver=solver, standardize=False, l2=self.l2_,

@@ -183,13 +183,18 @@ def start_from(x: Array, constant: Any) -> Result:
     return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
 
 
+def warm_start(x: Array, constant: Any) -> Result | None:
+    """The last model as a point to start from; None if it left the range of floats, in these units or in those of X."""
+    return start_from(x, constant) if np.isfinite(x).all() and np.isfinite(constant).all() else None
+
+
 def _scaled_start(start: tuple[Array, Array] | None, scaling: Scaling | None) -> Result | None:
     if start is None:
         return None
     pairs = list(zip(*start, strict=True))
     if scaling:
         pairs = [scaling.to_scaled(w, float(b)) for w, b in pairs]
-    return start_from(np.array([w for w, _ in pairs]).T, np.array([b for _, b in pairs]))
+    return warm_start(np.array([w for w, _ in pairs]).T, np.array([b for _, b in pairs]))
 
 
 def fit_outputs(model: Any, X: Any, Y: NDArray[Any], weight: Array | None, offset: Any, loss: str, again: bool) -> None:

@@ -83,9 +83,7 @@ class _KSparseCV(Shown, BaseEstimator):
         numbered = template._numbered(self, X.shape[1])
         d = count_units(numbered, X.shape[1])
         ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
-        folds = list(check_cv(self.cv, y, classifier=is_classifier(template)).split(np.zeros(X.shape[0]), y))
-        if not folds:
-            raise ValueError(f"cv must give at least one fold, got none from {self.cv!r}")
+        folds = self._folds(y, is_classifier(template))
         # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
         scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
@@ -107,6 +105,18 @@ class _KSparseCV(Shown, BaseEstimator):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
+
+    def _folds(self, y: Any, classify: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Pairs of the rows to fit on and the rows to judge by."""
+        try:
+            folds = list(check_cv(self.cv, y, classifier=classify).split(np.zeros(len(y)), y))
+            pairs = [(np.arange(len(y))[train], np.arange(len(y))[test]) for train, test in folds]
+        except (IndexError, TypeError, ValueError) as error:
+            known = "a number of folds, a splitter of scikit-learn or pairs of row numbers (train, test)"
+            raise ValueError(f"cv must be {known} for {len(y)} rows, got {self.cv!r} ({error})") from None
+        if not pairs:
+            raise ValueError(f"cv must give at least one fold, got none from {self.cv!r}")
+        return pairs
 
     def _fold(self, template: Any, X: Any, y: Any, weight: Any, train: Any, test: Any, ks: Any) -> list[float]:
         """The score of every k on the rows left out."""
