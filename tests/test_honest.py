@@ -350,3 +350,13 @@ def test_a_warm_start_from_a_model_beyond_all_floats_begins_anew(targets):
         model.fit(1e-200 * A, 1e150 * y)
     assert not np.isfinite(model.coef_).all()
     assert model.fit(A, y).score(A, y) > 0.99
+
+
+def test_a_constant_kept_column_beside_the_intercept_is_left_to_it():
+    rng = np.random.default_rng(8)
+    A = rng.standard_normal((40, 4))
+    A[:, 1] = -1.18
+    y = A[:, 0] - 2.0 * A[:, 3] + 5.0
+    for solver in ("omp", "exchange"):
+        result = minimize(A, y, 1, solver=solver, intercept=True, always_keep=[0, 1], l2=1e-300)
+        assert result.objective < 1e-20

@@ -249,7 +249,8 @@ class Problem:
         min(‖a_i‖², k‖a_i‖_∞² + ‖a_i[kept]‖²) is within a small factor of max ‖a_i[S]‖², and costs no pass.
         """
         norms = np.minimum(self.row_square, k * self.row_max**2 + self.kept_square) + self.first
-        return float(np.max(norms * self._curvature_bounds())) + self.l2
+        with np.errstate(over="ignore"):  # an infinite bound is a bound
+            return float(np.max(norms * self._curvature_bounds())) + self.l2
 
     def restricted_smoothness(self, r: int) -> float:
         """L_r = max_i w̃_i sup φ''·(‖H_r(a_i)‖² + kept part) + λ, exactly; inf if φ'' has no bound."""

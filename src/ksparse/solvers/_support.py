@@ -130,6 +130,7 @@ class Ground:
         return fit.seen
 
     @functools.cached_property
+    @np.errstate(over="ignore", invalid="ignore")
     def _first_gradient(self) -> Array:
         """Of the squared loss, at nothing but the intercept."""
         self.passes += 1
@@ -269,6 +270,7 @@ class Ground:
             constants.append(-float(self.problem.offset.max()))
         return self.newton(kept, Starts([(np.zeros(kept.size), constant) for constant in constants], []), steps)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _first_constant(self) -> float:
         """A constant to start from; Newton does the rest."""
         problem = self.problem
@@ -369,8 +371,10 @@ class Ground:
             stiff = weight + share * self._steepest
             free = weight / stiff
         damped = matrix + (weight * (1.0 - free)) * np.outer(centre, centre)
-        damping = (1e-12 if self.quadratic else share) * self.most(columns) + self.problem.l2
-        damping[damping == 0.0] = 1.0  # a constant column keeps its coefficient, whatever number stands here
+        # a constant column moves all rows as the intercept does: its curvature is that of its value
+        most = np.where(self.spread[columns] > 0.0, self.most(columns), self._steepest * mean**2)
+        damping = (1e-12 if self.quadratic else share) * most + self.problem.l2
+        damping[damping == 0.0] = 1.0  # a column of zeros keeps its coefficient, whatever number stands here
         damped.flat[:: columns.size + 1] += damping
         try:
             dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)
