@@ -21,7 +21,7 @@ import numba
 import numpy as np
 from scipy import sparse
 
-from ksparse.pass_kernels import select
+from ksparse.design.kernels import select
 from ksparse.problem import Problem
 from ksparse.solvers._screen import LOOKS, SWAPS, make_screen
 from ksparse.solvers._steps import stage_steps

@@ -48,9 +48,8 @@ from ksparse import (
     minimize,
 )
 from ksparse import _checkpoint as module
-from ksparse.passes import row_codes
+from ksparse.design import as_design
 from ksparse.problem import Problem
-from ksparse.rows import as_rows
 from ksparse.sources import Blocks
 
 SAME = {"data": "a.csv", "rows": 60}
@@ -626,13 +625,13 @@ def test_rows_have_codes_by_their_values_whatever_their_layout():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((70, 9)) * (rng.random((70, 9)) < 0.5)
     X[5] = 0.0
-    codes = row_codes(as_rows(X))
+    codes = as_design(X).row_codes()
     for same in (sparse.csr_array(X), np.where(X == 0, -0.0, X), Blocks([X[:9], X[9:]]), Blocks([sparse.csr_array(X)])):
-        np.testing.assert_array_equal(row_codes(as_rows(same)), codes)
+        np.testing.assert_array_equal(as_design(same).row_codes(), codes)
     changed = [-X, np.where(np.arange(9) < 2, -X, X), 2 * X, X[:, ::-1], np.roll(X, 1, axis=1), np.nextafter(X, 9)]
     for other in changed:
         different = (other != X).any(axis=1)
-        np.testing.assert_array_equal(row_codes(as_rows(other)) != codes, different)
+        np.testing.assert_array_equal(as_design(other).row_codes() != codes, different)
 
 
 def test_joint_fits_are_told_apart(tmp_path):

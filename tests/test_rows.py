@@ -11,8 +11,9 @@ import pytest
 from scipy import sparse
 
 from ksparse import HTSAGA, HTSVRG, PGD, KSparseClassifier, KSparseRegressor, StoIHT, _jit, minimize
+from ksparse.design.kernels import CSR
+from ksparse.design.matrix import as_rows
 from ksparse.problem import Problem
-from ksparse.rows import CSR, as_rows
 from ksparse.sources import Blocks
 
 
@@ -145,7 +146,7 @@ def test_the_same_bits_for_any_number_of_threads(layout, monkeypatch):
     for threads in (1, 2, 5):
         monkeypatch.setattr(_jit.numba.config, "NUMBA_NUM_THREADS", threads)
         problem = Problem.create(X, y)
-        assert len(problem._parts) > 2
+        assert len(problem.design._parts) > 2
         stage = problem.stage(problem.slots(20, x), None)
         runs = [minimize(X, y, 5, solver=solver, random_state=3) for solver in solvers]
         results.append([stage.value, stage.mu.tobytes(), *((r.x.tobytes(), r.objective) for r in runs)])

@@ -9,8 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 
 from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, joint, minimize
-from ksparse._scaling import Scaling
-from ksparse.rows import Scaled
+from ksparse.design import as_design, standardize
 
 
 def problem(layout, loss, seed=0):
@@ -33,16 +32,16 @@ def problem(layout, loss, seed=0):
 def test_a_view_is_its_copy(layout, loss, intercept):
     X, y = problem(layout, loss)
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 150)
-    view = Scaling(X, weight, intercept).view
+    view = standardize(as_design(X), weight, intercept)
     settings = {"loss": loss, "intercept": intercept, "sample_weight": weight, "l2": 0.01, "always_keep": [5]}
-    read, copied = (minimize(A, y, 3, solver=Exchange(), **settings) for A in (view, view.copy()))
+    read, copied = (minimize(A, y, 3, solver=Exchange(), **settings) for A in (view, view.load()))
     np.testing.assert_allclose(read.x, copied.x, atol=1e-8)
     assert read.objective == pytest.approx(copied.objective, rel=1e-10)
     late = minimize(view, y, 3, solver=Exchange(), max_time=1e-9, x0=read, **settings)  # its objective is looked up
     assert late.status == "time limit"
     assert late.objective <= read.objective * (1 + 1e-9)
     other = minimize(view, y, 3, solver=HTSVRG(), random_state=0, **settings)  # a solver that needs the copy gets it
-    same = minimize(view.copy(), y, 3, solver=HTSVRG(), random_state=0, **settings)
+    same = minimize(view.load(), y, 3, solver=HTSVRG(), random_state=0, **settings)
     np.testing.assert_array_equal(other.x, same.x)
 
 
@@ -53,7 +52,7 @@ def test_a_view_of_sparse_rows_is_that_of_dense_ones(loss, share):
     X = (2.0 + rng.standard_normal((150, 12))) * (rng.random((150, 12)) < share)
     z = X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(150)
     y = np.where(z > z.mean(), 1.0, -1.0) if loss in ("logistic", "squared_hinge") else z
-    views = [Scaling(rows, None, True, read=True).view for rows in (X, sparse.csr_array(X))]
+    views = [standardize(as_design(rows), None, True, by_rows=False) for rows in (X, sparse.csr_array(X))]
     np.testing.assert_allclose(views[1].centre, views[0].centre)
     dense, thin = (minimize(view, y, 3, loss=loss, intercept=True, solver=Exchange(), l2=0.01) for view in views)
     np.testing.assert_allclose(thin.x, dense.x, atol=1e-7)
@@ -65,8 +64,8 @@ def test_a_view_of_sparse_rows_is_that_of_dense_ones(loss, share):
 def test_columns_of_variance_one(layout):
     X, _ = problem(layout, "squared")
     weight = np.random.default_rng(1).uniform(0.0, 2.0, 150)
-    scaling = Scaling(X, weight, True)
-    Z = scaling.view.copy()
+    scaling = standardize(as_design(X), weight, True)
+    Z = scaling.load()
     Z = Z.toarray() if sparse.issparse(Z) else Z
     mean = np.average(Z, axis=0, weights=weight)
     spread = np.average((Z - mean) ** 2, axis=0, weights=weight)
@@ -111,7 +110,7 @@ def test_what_is_missing_is_found_on_the_way():
 
 def test_a_copy_is_in_its_own_precision():
     X, _ = problem(np.asarray, "squared")
-    assert Scaled(X.astype(np.float32), np.zeros(12), np.ones(12)).copy().dtype == np.float32
+    assert as_design(X.astype(np.float32)).scaled(np.zeros(12), np.ones(12)).dtype == np.float32
 
 
 # --- certificates ----------------------------------------------------------------------------------------------------
@@ -153,7 +152,7 @@ def test_joint_supports_read_views_too(layout, kind):
         "loss": "softmax" if kind == "softmax" else "squared", "intercept": True, "l2": 0.01,
         "groups": np.arange(12) // 2 if kind == "groups" else None,
     }  # fmt: skip
-    view = Scaling(X, None, True).view
-    read, copied = (joint(A, Y, 3, **settings) for A in (view, view.copy()))
+    view = standardize(as_design(X), None, True)
+    read, copied = (joint(A, Y, 3, **settings) for A in (view, view.load()))
     np.testing.assert_allclose(read.x, copied.x, atol=1e-7)
     assert read.objective == pytest.approx(copied.objective, rel=1e-10)

@@ -36,8 +36,8 @@ from ksparse import (
     minimize,
     support_stability,
 )
-from ksparse import rows as rows_module
-from ksparse._source import AHEAD, DRAW, read_ahead
+from ksparse.design import matrix as matrix_module
+from ksparse.design.blocks import AHEAD, DRAW, read_ahead
 from ksparse.problem import Problem
 from ksparse.sources import Blocks, Source, open_files
 
@@ -427,7 +427,7 @@ def test_several_threads_read_one_source(dense, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_sparse_sample_is_scaled_in_place_and_goes_before_the_next_one(monkeypatch):
-    monkeypatch.setattr(rows_module, "SOME", 1 << 12)
+    monkeypatch.setattr(matrix_module, "SOME", 1 << 12)
     rng = np.random.default_rng(0)
     n, d, each = 20_000, 500, 50
     A = sparse.random_array((n, d), density=each / d, rng=rng, format="csr")

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._scaling import Scaling
-from ._source import SHARE_OF_COLUMNS, Source
 from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
-from .passes import as_scipy
+from .design import Design, Standardized, as_design
+from .design import standardize as standardize_columns
 from .problem import Problem, check_weight
 from .result import Progress, Result, judged
-from .rows import CSR, Scaled, as_rows
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
 from .solvers._run import Solver, run
 from .sources import as_source
@@ -148,31 +146,28 @@ def solve(
     callback: Callable[[Progress], Any] | None,
     max_time: float | None,
 ) -> Result:
-    """`minimize` without its warning, for callers that warn themselves; A may also be a `Scaled` view."""
+    """`minimize` without its warning, for callers that warn themselves; A may also be a design."""
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
     k = check_count(k, "k")
     rng = check_generator(random_state)
-    A = as_source(A)
+    design = as_design(as_source(A))
     radius = check_number(radius, "radius", strict=True, infinite=True)
-    solver = pick_solver(solver, A, k, check_flag(positive, "positive"), radius)
+    solver = pick_solver(solver, design, k, check_flag(positive, "positive"), radius)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
-    scaling = None
+    scaled = None
     if check_flag(standardize, "standardize"):
-        rows = as_rows(A)
-        A = as_scipy(rows) if isinstance(rows, CSR) else rows
-        weight = None if sample_weight is None else check_weight(sample_weight, A.shape[0])
-        scaling = Scaling(A, weight, check_flag(intercept, "intercept"), read=reads_scaled(solver))
-        A = scaling.view
+        weight = None if sample_weight is None else check_weight(sample_weight, design.shape[0])
+        design = scaled = standardize_columns(
+            design, weight, check_flag(intercept, "intercept"), by_rows=not reads_columns(solver)
+        )
         if x0 is not None:
-            x0, intercept0 = scaling.to_scaled(check_vector(x0, "x0", A.A.shape[1], "column"), intercept0)
-        callback = None if callback is None else _in_units_of_A(callback, scaling)
-    if isinstance(A, Scaled) and not reads_scaled(solver):
-        A = A.copy()
+            x0, intercept0 = scaled.to_scaled(check_vector(x0, "x0", design.shape[1], "column"), intercept0)
+        callback = None if callback is None else _in_units_of_A(callback, scaled)
     problem = Problem.create(
-        A, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2,
+        design, y, loss=loss, sample_weight=sample_weight, offset=offset, l2=l2,
         always_keep=always_keep, intercept=intercept, positive=positive, radius=radius,
     )  # fmt: skip
     free = problem.d - problem.kept.size
@@ -182,20 +177,19 @@ def solve(
         beside = f" beside the {problem.kept.size} always kept" if problem.kept.size else ""
         raise ValueError(f"k must be at most the number of columns{beside}, {free}, got {k}")
     result = run(solver, problem, k, x0=x0, intercept0=intercept0, rng=rng, callback=callback, max_time=max_time)
-    if scaling is None:
+    if scaled is None:
         return result
-    x, constant = scaling.to_original(result.x, result.intercept)
+    x, constant = scaled.to_original(result.x, result.intercept)
     status = judged(result.status, result.objective, None, 0.0, bool(np.isfinite(x).all() and math.isfinite(constant)))
     return dataclasses.replace(result, x=x, intercept=constant, support=np.flatnonzero(x), status=status)
 
 
-def pick_solver(solver: Any, A: Any, k: int, positive: bool, radius: float = math.inf) -> Solver:
+def pick_solver(solver: Any, design: Design, k: int, positive: bool, radius: float = math.inf) -> Solver:
     """The solver that is meant by an instance, a name or "auto", for `minimize` and the estimators."""
     if isinstance(solver, str) and solver == "auto":
-        rows = A.A if isinstance(A, Scaled) else A
-        if positive or radius != math.inf:  # exchanges know neither signs nor balls
+        if positive or radius != math.inf:  # Exchange knows neither signs nor balls
             return PGD()
-        if isinstance(rows, Source) and Exchange().memory(rows.shape, k) > rows.memory * SHARE_OF_COLUMNS:
+        if Exchange().memory(design.shape, k) > design.room_for_columns:
             return HTSVRG()  # holds a sample of rows instead of columns
         return Exchange()
     if isinstance(solver, str):
@@ -206,14 +200,14 @@ def pick_solver(solver: Any, A: Any, k: int, positive: bool, radius: float = mat
     return solver
 
 
-def reads_scaled(solver: Solver) -> bool:
-    """Whether a solver reads a `Scaled` view as it is; others get a copy."""
+def reads_columns(solver: Solver) -> bool:
+    """Whether a solver asks for columns and sums; others draw rows, and get a copy of standardised ones."""
     return getattr(solver, "reads_scaled", False)
 
 
-def _in_units_of_A(callback: Callable[[Progress], Any], scaling: Scaling) -> Callable[[Progress], Any]:
+def _in_units_of_A(callback: Callable[[Progress], Any], scaled: Standardized) -> Callable[[Progress], Any]:
     def tell(progress: Progress) -> Any:
-        x, constant = scaling.to_original(progress.x, progress.intercept)
+        x, constant = scaled.to_original(progress.x, progress.intercept)
         return callback(progress._replace(x=x, intercept=constant))
 
     return tell

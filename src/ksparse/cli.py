@@ -161,9 +161,10 @@ def plan(
             A, y = rows.load(), _labels(rows.y, loss)
         d = A.shape[1]
         if standardize:
-            from ._scaling import Scaling
+            from .design import as_design
+            from .design import standardize as standardize_columns
 
-            A = Scaling(A, None, True).view.copy()
+            A = standardize_columns(as_design(A), None, True).load()
         with progress(not as_json and sys.stderr.isatty()) as callback:
             chosen = theory.plan(
                 A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,

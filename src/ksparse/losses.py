@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import generic, inner
+from ._jit import generic, inner, kernel
 from ._validate import check_choice, check_number
 
 
@@ -191,6 +191,38 @@ def _(loss, z, y):
 @curvature_bound.rule(SquaredHinge)
 def _(loss):
     return 2.0
+
+
+# --- all rows at once ------------------------------------------------------------------------------------------------
+@kernel
+def start_curvature(loss, offset, y):
+    """A size for an unbounded φ'' around the start z = offset: |φ''| + |φ'| (for Poisson at least the target)."""
+    out = np.empty(y.size)
+    for i in range(y.size):
+        out[i] = curvature(loss, offset[i], y[i]) + abs(deriv(loss, offset[i], y[i]))
+    return out
+
+
+@kernel
+def curvatures(loss, z, y):
+    """φ''(z_i, y_i) of every row."""
+    out = np.empty(y.size)
+    for i in range(y.size):
+        out[i] = curvature(loss, z[i], y[i])
+    return out
+
+
+@kernel
+def look_at_rows(loss, z, y, weight, slope, bend):
+    """w̃φ' and w̃φ'' of every row at its prediction, and the sum of w̃φ."""
+    total = 0.0
+    for i in range(y.size):
+        slope[i] = bend[i] = 0.0
+        if weight[i] > 0.0:
+            total += weight[i] * value(loss, z[i], y[i])
+            slope[i] = weight[i] * deriv(loss, z[i], y[i])
+            bend[i] = weight[i] * curvature(loss, z[i], y[i])
+    return total
 
 
 # ---------------------------------------------------------------------------------------------------------------------

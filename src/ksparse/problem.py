@@ -21,14 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import losses
-from ._source import Source
 from ._validate import as_array, check_flag, check_number, check_vector
+from .design import Design, Point, Stage, as_design
+from .design.base import membership
+from .design.matrix import frozen
 from .operators import hard_threshold, project_ball
-from .pass_kernels import start_curvature
-from .passes import largest_squares, membership, norms, parts
-from .rows import Rows, Scaled, as_rows, frozen
-from .rows import shape as shape_of
-from .stage import Point, Stage, gather_stage, point_curvature, source_objective, source_slopes, sweep_rows
 
 
 class Slots(NamedTuple):
@@ -57,7 +54,7 @@ class Limits(NamedTuple):
 class Problem:
     """Data, loss and constraints, checked and in shape.  Build one with `Problem.create`."""
 
-    rows: Rows | Source
+    design: Design
     y: NDArray[np.float64]
     weight: NDArray[np.float64]
     offset: NDArray[np.float64]
@@ -67,10 +64,6 @@ class Problem:
     intercept: bool
     positive: bool
     radius: float
-    row_max: NDArray[np.float64]
-    row_square: NDArray[np.float64]
-    kept_square: NDArray[np.float64]
-    units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # centre and factor: the columns are a·f − c·f
 
     @classmethod
     def create(
@@ -87,11 +80,10 @@ class Problem:
         positive: bool = False,
         radius: float = math.inf,
     ) -> Problem:
-        """Check everything, convert what is not in shape, and take the rows' norms in one pass."""
+        """Check everything and convert what is not in shape."""
         loss = losses.resolve(loss)
-        units = (A.centre, A.factor) if isinstance(A, Scaled) else None
-        rows = as_rows(A.A if isinstance(A, Scaled) else A)
-        n, d = shape_of(rows)
+        design = as_design(A)
+        n, d = design.shape
         if n == 0 or d == 0:
             raise ValueError(f"A must have at least one row and one column, got shape ({n}, {d})")
         if d >= 2**31:
@@ -100,7 +92,7 @@ class Problem:
         losses.check_target(loss, y)
         weight = check_weight(sample_weight, n)
         given, offset = offset, np.zeros(n) if offset is None else check_vector(offset, "offset", n, "row")
-        if isinstance(rows, Source):  # read-only and nobody else's: where rows are elsewhere, they are sent there once
+        if not design.in_memory:  # read-only copies: where rows are on other machines, they are sent there once
             y, offset = y.copy(), offset if given is None else offset.copy()
             for array in (y, weight, offset):
                 array.flags.writeable = False
@@ -108,9 +100,10 @@ class Problem:
         intercept, positive = check_flag(intercept, "intercept"), check_flag(positive, "positive")
         radius = check_number(radius, "radius", strict=True, infinite=True)
         kept = _check_kept(always_keep, d)
-        # whoever found the units has looked at all entries; what reads scaled rows needs no norms
-        row_norms = norms(rows, kept) if units is None else (np.empty(0),) * 3
-        return cls(rows, y, weight, offset, loss, l2, kept, intercept, positive, radius, *row_norms, units)
+        problem = cls(design, y, weight, offset, loss, l2, kept, intercept, positive, radius)
+        if not design.checked:
+            _ = problem.row_norms  # refuses entries that are not finite
+        return problem
 
     @property
     def n(self) -> int:
@@ -118,7 +111,7 @@ class Problem:
 
     @property
     def d(self) -> int:
-        return shape_of(self.rows)[1]
+        return self.design.shape[1]
 
     @property
     def first(self) -> int:
@@ -131,8 +124,21 @@ class Problem:
         return self.first + self.kept.size
 
     @functools.cached_property
-    def _parts(self) -> list[tuple[int, int]] | None:
-        return None if isinstance(self.rows, Source) else parts(self.rows)
+    def row_norms(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Per row: max |a_ij| outside the kept columns, ‖a_i‖², and ‖a_i‖² on the kept columns."""
+        return self.design.norms(self.kept)
+
+    @property
+    def row_max(self) -> NDArray[np.float64]:
+        return self.row_norms[0]
+
+    @property
+    def row_square(self) -> NDArray[np.float64]:
+        return self.row_norms[1]
+
+    @property
+    def kept_square(self) -> NDArray[np.float64]:
+        return self.row_norms[2]
 
     @functools.cached_property
     def targets(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -181,60 +187,29 @@ class Problem:
 
     # --- passes over the data ------------------------------------------------------------------------------------
     def stage(self, slots: Slots, idx: NDArray[np.int64], reuse: Stage | None = None) -> Stage:
-        """The seam for scale: one pass gives the objective, the full gradient, the slopes and the sampled rows.
+        """One pass gives the objective, the full gradient, w̃φ' of the rows, and the rows that `idx` draws.
 
         `reuse` is a stage no longer needed, whose arrays may be overwritten.
         """
-        point = self.point(slots)
-        if isinstance(self.rows, Source):
-            stage = gather_stage(point, self.rows, *self.targets, self.row_max, idx, reuse)
-            return stage._replace(value=stage.value + self.ridge(slots))
-        mu = np.empty(self.d) if reuse is None else reuse.mu
-        slope = np.empty(self.n) if reuse is None else reuse.slope
-        mu[:] = 0.0
-        total, mu_ones = sweep_rows(point, self.rows, *self.targets, slope, mu, self._parts)
-        return Stage(
-            total + self.ridge(slots), mu, mu_ones, slope,
-            self.rows, *self.targets, self.row_max, idx,
-        )  # fmt: skip
+        stage = self.design.stage(self.point(slots), *self.targets, self.row_max, idx, reuse)
+        return stage._replace(value=stage.value + self.ridge(slots))
 
     def drawn(self, idx: NDArray[np.int64]) -> Stage:
-        """The rows that `idx` draws, as a stage whose snapshot has slope and gradient zero."""
-        if isinstance(self.rows, Source):
-            stage = self.stage(self.slots(1), idx)
-            return stage._replace(value=0.0, mu=np.zeros(self.d), mu_ones=0.0, slope=np.zeros(stage.slope.size))
-        return Stage(
-            0.0, np.zeros(self.d), 0.0, np.zeros(self.n),
-            self.rows, *self.targets, self.row_max, idx,
-        )  # fmt: skip
+        """The rows that `idx` draws, as a stage whose snapshot has derivative and gradient zero."""
+        return self.design.drawn(self.point(self.slots(1)), *self.targets, self.row_max, idx)
 
     def point(self, slots: Slots) -> Point:
         """An iterate as passes need it."""
         return Point(self.first, slots.column, slots.x, self.d, self.n, self.loss, (slots.slot_of, slots.member))
 
     def sample(self, batch: int) -> int:
-        """How many steps a stage has by default: 3n, or of a source as many as the rows that fit its memory allow."""
-        steps = 3 * self.n
-        return min(steps, max(1, self.rows.sample_rows // batch)) if isinstance(self.rows, Source) else steps
+        """How many steps a stage has by default: 3n, or for a source as many as the rows that fit its memory allow."""
+        steps, rows = 3 * self.n, self.design.sample_rows
+        return steps if rows is None else min(steps, max(1, rows // batch))
 
     def objective(self, slots: Slots) -> float:
         """F at an iterate: a pass over its columns only."""
-        point = self.point(self._as_stored(slots))
-        if isinstance(self.rows, Source):
-            return source_objective(point, self.rows, *self.targets) + self.ridge(slots)
-        total, _ = sweep_rows(point, self.rows, *self.targets, np.empty(self.n), np.empty(0), self._parts)
-        return total + self.ridge(slots)
-
-    def _as_stored(self, slots: Slots) -> Slots:
-        """The iterate for the columns as they are stored, where they are seen in other units."""
-        if self.units is None:
-            return slots
-        centre, factor = (part[slots.column[self.first :]] for part in self.units)
-        x = slots.x.copy()
-        x[self.first :] *= factor
-        if self.intercept:
-            x[0] -= float(centre @ x[1:])
-        return slots._replace(x=x)
+        return self.design.objective(self.point(slots), *self.targets) + self.ridge(slots)
 
     def ridge(self, slots: Slots) -> float:
         if self.l2 == 0.0:  # also where x has overflowed
@@ -255,7 +230,7 @@ class Problem:
     def restricted_smoothness(self, r: int) -> float:
         """L_r = max_i w̃_i sup φ''·(‖H_r(a_i)‖² + kept part) + λ, exactly; inf if φ'' has no bound."""
         bound = losses.curvature_bound(self.loss)
-        top = largest_squares(self.rows, r, self.kept)
+        top = self.design.largest_squares(r, self.kept)
         return float(np.max(self.weight * (top + self.kept_square + self.first))) * bound + self.l2
 
     def top_eigenvalue(self, check: Callable[[], None]) -> float:
@@ -298,12 +273,7 @@ class Problem:
         Blind to the units of the columns, unlike any step; zero at a point where nothing more is to be had.
         """
         first, kept, x = self.first, self.n_kept, slots.x
-        if isinstance(self.rows, Source):
-            g = source_slopes(self.point(slots), self.rows, *self.targets)
-        else:
-            stage = self.stage(slots, np.empty((0, 1), np.int64))
-            g = np.concatenate([np.full(first, stage.mu_ones), stage.mu[slots.column[first:]]])
-        bend = point_curvature(self.point(slots), self.rows, *self.targets)
+        g, bend = self.design.slot_derivatives(self.point(slots), *self.targets)
         with np.errstate(all="ignore"):  # what overflows promises much
             g[first:] += self.l2 * x[first:]
             bend[first:] += self.l2
@@ -324,7 +294,7 @@ class Problem:
             return self.weight * bound
         used = self.weight > 0
         bounds = np.zeros(self.n)
-        bounds[used] = self.weight[used] * start_curvature(self.loss, self.offset[used], self.y[used])
+        bounds[used] = self.weight[used] * losses.start_curvature(self.loss, self.offset[used], self.y[used])
         return bounds
 
 

@@ -70,7 +70,7 @@ class Settings(NamedTuple):
 
     def _tell_solver(self, rows: Rows, k: int, work: Session) -> None:
         """Exchange holds columns; where they do not fit, the estimators take HT-SVRG, which is less certain."""
-        from .._source import SHARE_OF_COLUMNS
+        from ..design.blocks import SHARE_OF_COLUMNS
         from ..solvers import Exchange
 
         need = Exchange().memory(rows.source.shape, k)

@@ -15,11 +15,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from .._minimize import pick_solver, reads_scaled, solve
+from .._minimize import pick_solver, reads_columns, solve
 from .._progress import progress
-from .._source import Source
 from .._style import canvas, finish
 from .._validate import as_array, check_count, check_flag, check_generator, check_number, renamed
+from ..design import Source, as_design
 from ..result import Result
 from ..sources import as_source
 from ._evidence import FitCertificate
@@ -31,7 +31,7 @@ from ._joint import (
     is_joint,
     learn_jointly,
     note_groups,
-    scaling_of,
+    standardized,
     warm_start,
 )
 from ._pictures import Shown, plot_coefficients, plot_convergence
@@ -201,14 +201,14 @@ class KSparseEstimator(Shown, BaseEstimator):
         self.k_ = self._count(d - kept.size)
         self.l2_ = self._ridge(d)
         intercept = bool(self.fit_intercept)
-        solver = pick_solver(self.solver, X, self.k_, bool(self.positive))
-        scaling = scaling_of(self, X, weight, reads_scaled(solver)) if self.standardize else None
+        design = as_design(X)
+        solver = pick_solver(self.solver, design, self.k_, bool(self.positive))
+        scaling = standardized(self, X, weight, not reads_columns(solver)) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
-        Z = scaling.view if scaling else X
         x0 = None if start is None else warm_start(*(scaling.to_scaled(*start) if scaling else start))
         with progress(bool(self.verbose), self.callback) as callback:
             result = solve(
-                Z, target, self.k_, loss=self.loss, solver=solver, standardize=False, l2=self.l2_,
+                scaling or design, target, self.k_, loss=self.loss, solver=solver, standardize=False, l2=self.l2_,
                 always_keep=kept, intercept=intercept, positive=bool(self.positive), offset=offset,
                 sample_weight=weight, max_time=self.max_time, random_state=seed, callback=callback,
                 x0=x0,

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from .._progress import progress
-from .._scaling import Scaling, in_precision
-from .._source import Source
 from .._validate import as_array, renamed
+from ..design import Standardized, as_design, standardize
+from ..design.blocks import Source
+from ..design.standardized import in_precision
 from ..losses import resolve
-from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status, judged
 from ..solvers.joint import JointExchange, joint
 from ._evidence import Examined, examine
@@ -130,7 +130,7 @@ def learn_jointly(
     offset: Any,
     loss: str,
     start: tuple[Array, Array] | None,
-) -> tuple[Result, Array, Array, Scaling | None]:
+) -> tuple[Result, Array, Array, Standardized | None]:
     """The result on scaled columns; coefficients (outputs, d) and intercepts as X has them; and the scaling."""
     what = "groups" if model.groups is not None else "JointExchange"
     refuse_what_is_not_there(model, what, f"or do without {what}")
@@ -143,11 +143,11 @@ def learn_jointly(
     model.k_ = model._count(free.size if labels is None else _distinct(labels[free]))
     model.l2_ = model._ridge(d)
     intercept = bool(model.fit_intercept)
-    scaling = scaling_of(model, X, weight, True) if model.standardize else None
+    scaling = standardized(model, X, weight, False) if model.standardize else None
     model.scale_ = np.ones(d) if scaling is None else scaling.sizes
     with progress(bool(model.verbose), model.callback) as callback:
         result = joint(
-            scaling.view if scaling else X, Y, model.k_, loss=loss, groups=labels, l2=model.l2_, intercept=intercept,
+            scaling or as_design(X), Y, model.k_, loss=loss, groups=labels, l2=model.l2_, intercept=intercept,
             sample_weight=weight, offset=offset, always_keep=kept, start=_scaled_start(start, scaling),
             solver=model.solver if isinstance(model.solver, JointExchange) else JointExchange(),
             callback=callback, max_time=model.max_time,
@@ -165,11 +165,10 @@ def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
     return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
 
 
-def scaling_of(model: Any, X: Any, weight: Array | None, read: bool) -> Scaling:
-    """The standardisation of X, for a solver that reads the view or copies it; what is not finite is named by its
-    column."""
+def standardized(model: Any, X: Any, weight: Array | None, by_rows: bool) -> Standardized:
+    """X with standardised columns; an entry that is not finite is named by its column."""
     try:
-        return Scaling(X, weight, bool(model.fit_intercept), read)
+        return standardize(as_design(X), weight, bool(model.fit_intercept), by_rows)
     except ValueError:
         said = None if isinstance(X, Source) else find_trouble(X, "X", getattr(model, "feature_names_in_", None))
         if said is None:
@@ -188,7 +187,7 @@ def warm_start(x: Array, constant: Any) -> Result | None:
     return start_from(x, constant) if np.isfinite(x).all() and np.isfinite(constant).all() else None
 
 
-def _scaled_start(start: tuple[Array, Array] | None, scaling: Scaling | None) -> Result | None:
+def _scaled_start(start: tuple[Array, Array] | None, scaling: Standardized | None) -> Result | None:
     if start is None:
         return None
     pairs = list(zip(*start, strict=True))
@@ -229,7 +228,14 @@ def coefficients_only() -> Iterator[None]:
 
 
 def examined(
-    model: Any, X: Any, Y: NDArray[Any], scaling: Scaling | None, weight: Any, offset: Any, loss: str, result: Result
+    model: Any,
+    X: Any,
+    Y: NDArray[Any],
+    scaling: Standardized | None,
+    weight: Any,
+    offset: Any,
+    loss: str,
+    result: Result,
 ) -> Examined:
     """The worth of every column in a fit, and what is certain of the fit."""
     S, (n, d) = result.support, X.shape
@@ -242,16 +248,10 @@ def examined(
         rows = OneOutput(resolve(loss), Y, share) if Y.ndim == 1 else Targets(Y.T, share)
     x, constant = result.x[S], np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))
     found = examine(
-        rows, dense_columns(X, S, scaling), 0.0 if offset is None else np.reshape(offset, (n, -1)).T,
+        rows, (scaling or as_design(X)).dense_columns(S), 0.0 if offset is None else np.reshape(offset, (n, -1)).T,
         x.T if x.ndim == 2 else x[np.newaxis], constant, model.l2_, bool(model.fit_intercept), bool(model.positive),
         *support_groups(model, S, X.shape[1]), result,
     )  # fmt: skip
     worth, feature_worth = np.zeros((len(found.worth), X.shape[1])), np.zeros(X.shape[1])
     worth[:, S], feature_worth[S] = found.worth, found.feature_worth
     return found._replace(worth=worth, feature_worth=feature_worth)
-
-
-def dense_columns(X: Any, S: NDArray[Any], scaling: Scaling | None) -> Array:
-    """Some columns as a dense float64 array, scaled if there is a scaling."""
-    block = np.asarray(columns_of(X, S), dtype=np.float64)
-    return block if scaling is None else (block - scaling.centre[S]) * scaling.factor[S]

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array, column_or_1d
 
-from .._source import Source
-from ..passes import pick_rows
+from ..design.blocks import Source, pick_rows
 
 
 def check_source(

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._validate import as_real
-from ..rows import canonical
+from ..design.matrix import canonical
 
 TIMES = ("date", "timestamp", "duration", "time")  # how such types are called, in any library
 DATES = "turn dates into numbers first, such as days since a fixed day, or leave the column out"

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._scaling import Scaling
-from .._source import Source
 from .._validate import check_vector
+from ..design import as_design, standardize
+from ..design.blocks import Source
 from ._tables import check_weights
 
 CLOSE = 1e-4  # relative: float32 columns may have been added up in another order
@@ -42,7 +42,7 @@ def minimized(model: Any, X: Any, y: Any, sample_weight: Any, offset: Any) -> Mi
         raise ValueError("A must be an array or a sparse matrix, got a source; its load() gives one")
     y, weight, size = model._one_output(y, check_weights(sample_weight, X))
     intercept = bool(model.fit_intercept)
-    scaling = Scaling(X, weight, intercept) if model.standardize else None
+    scaling = standardize(as_design(X), weight, intercept) if model.standardize else None
     sizes = np.ones(X.shape[1]) if scaling is None else scaling.sizes
     other = np.flatnonzero(~np.isclose(sizes, model.scale_, rtol=CLOSE, atol=0.0))
     if model.n_rows_ != X.shape[0] or other.size:
@@ -60,4 +60,4 @@ def minimized(model: Any, X: Any, y: Any, sample_weight: Any, offset: Any) -> Mi
         return Minimized(X, y, w, model.k_, settings, "X as it was given")
     centred = "centred and " if scaling.centre.any() else ""
     data = f"X with its columns {centred}divided by their {'standard deviations' if intercept else 'root mean squares'}"
-    return Minimized(scaling.view.copy(), y, scaling.to_scaled(w, b)[0], model.k_, settings, data)
+    return Minimized(scaling.load(), y, scaling.to_scaled(w, b)[0], model.k_, settings, data)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..pass_kernels import look_at_rows
+from ..losses import look_at_rows
 
 Array = NDArray[np.float64]
 NEAR, NEARLY = 1e-4, 3e-3  # of a worth: a fall that need not be made, for the quadratic model foretells it (many rows)

@@ -14,8 +14,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._scaling import in_precision
 from .._validate import check_choice, check_flag
+from ..design.standardized import in_precision
 from ..result import Status
 from ._base import KSparseEstimator, Learnt
 from ._evidence import FitCertificate

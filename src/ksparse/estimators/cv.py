@@ -13,9 +13,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._source import Source
 from .._style import BLACK, BLUE, canvas, finish, new_axes
 from .._text import data_frame, html_table
+from ..design.blocks import Source
 from ..sources import as_source
 from ._joint import coefficients_only, count_units
 from ._pictures import Shown, plain, whole_numbers

@@ -12,11 +12,11 @@ from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
 
 from .. import losses
-from .._source import Source
 from .._style import canvas, finish
 from .._text import data_frame, html_table
 from .._validate import check_counts
-from ..pass_kernels import look_at_rows
+from ..design.blocks import Source
+from ..losses import look_at_rows
 from ..sources import as_source
 from ._joint import count_units
 from ._pictures import draw_path, image

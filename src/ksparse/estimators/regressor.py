@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
-from .._scaling import in_precision
 from .._validate import check_flag, check_vector
+from ..design.standardized import in_precision
 from ._base import KSparseEstimator
 from ._joint import finite_or_diverged, fit_outputs, refuse_what_is_not_there
 from ._tables import check_weights

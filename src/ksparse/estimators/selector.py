@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._source import Source
-from ..passes import dense_columns
+from ..design.blocks import Source
 from ..sources import as_source
 from ._sources import check_source
 from .classifier import KSparseClassifier
@@ -73,7 +72,7 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             return super().transform(X)
         check_is_fitted(self)
         check_source(self, X, reset=False)
-        return dense_columns(X, np.flatnonzero(self._get_support_mask()))
+        return X.dense_columns(np.flatnonzero(self._get_support_mask())).astype(X.dtype)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

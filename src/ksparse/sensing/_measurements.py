@@ -12,7 +12,7 @@ from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
 from .._validate import as_real, check_count
-from ..rows import canonical
+from ..design.matrix import canonical
 from .linear import Linear, Matrix, column_norms, some_rows, squared_norm
 from .operator_system import Operator
 

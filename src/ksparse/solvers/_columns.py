@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._source import Source
-from ..passes import read_columns
 from ..problem import Problem
-from ..rows import entries
 
 
 class Store:
@@ -16,7 +13,7 @@ class Store:
 
     def __init__(self, problem: Problem, size: int) -> None:
         self.problem = problem
-        spare = 0 if isinstance(problem.rows, Source) else min(2 * size, entries(problem.rows) // (2 * problem.n))
+        spare = min(2 * size, problem.design.entries // (2 * problem.n)) if problem.design.in_memory else 0
         self.size = min(problem.d, max(size, spare))
         self._dense = np.empty((0, problem.n))
         self._copy = self._dense
@@ -37,10 +34,10 @@ class Store:
                 free.append(self._slot.pop(next(iter(self._slot))))
             free = sorted(free)[: len(new)]
             if free[-1] - free[0] == len(new) - 1:  # side by side: straight to their place
-                self._read(np.array(new, dtype=np.int64), self._dense[free[0] : free[-1] + 1])
+                self.problem.design.read_columns(np.array(new, dtype=np.int64), self._dense[free[0] : free[-1] + 1])
             else:
                 block = np.empty((len(new), self.problem.n))
-                self._read(np.array(new, dtype=np.int64), block)
+                self.problem.design.read_columns(np.array(new, dtype=np.int64), block)
                 self._dense[free] = block
             self._slot |= dict(zip(new, free, strict=True))
         slots = np.array([self._slot[j] for j in wanted], dtype=np.int64)
@@ -52,10 +49,3 @@ class Store:
         if len(self._copy) < len(wanted):
             self._copy = np.empty((len(wanted), self.problem.n))
         return self._dense.take(slots, axis=0, out=self._copy[: len(wanted)], mode="clip")
-
-    def _read(self, columns: NDArray[np.int64], out: NDArray[np.float64]) -> None:
-        problem, count = self.problem, columns.size
-        centre, factor = np.zeros(count), np.ones(count)
-        if problem.units is not None:
-            centre, factor = problem.units[0][columns], problem.units[1][columns]
-        read_columns(problem.rows, columns, centre, factor, out)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._checkpoint import Entry, encoded, sums
-from ..passes import row_codes
 from ..problem import Problem, Slots
 from ..result import History, Result, Status
 
@@ -33,8 +32,8 @@ def fingerprint(
         "loss": _described(problem.loss),
         "the number of rows": problem.n,
         "the number of columns": problem.d,
-        "the data": digest(row_codes(problem.rows)),
-        "standardisation": None if problem.units is None else sums(np.concatenate(problem.units)),
+        "the data": digest(problem.design.row_codes()),
+        "standardisation": None if problem.design.scaling is None else sums(np.concatenate(problem.design.scaling)),
         "y": digest(problem.y),
         "sample_weight": sums(problem.weight),
         "offset": digest(problem.offset),

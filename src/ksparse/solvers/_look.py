@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._jit import FINITE, generic, inner
-from ..pass_kernels import select
-from ..rows import CSR
+from ..design.kernels import CSR, select
 from ._screen import DRIFT, LISTED, LOG, LOOKS, SINCE, SWAPS, TAIL, TOP, UNIT
 
 

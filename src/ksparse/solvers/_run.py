@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from .._checkpoint import next_run
 from .._jit import kernel
-from .._source import Source, between_blocks
+from ..design.blocks import between_blocks
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import History, Progress, Record, Result, Status, judged
@@ -277,7 +277,7 @@ def _run(
         # So both are built anew from their coefficients, and their objectives computed.
         # But a pass over a source takes long: there the snapshot that was judged last is good enough.
         points: tuple[Slots, ...] = (best.slots, slots)
-        if not isinstance(problem.rows, Source):
+        if problem.design.in_memory:
             best = Snapshot(problem.slots(k))
         elif math.isfinite(best.objective):
             points = ()

@@ -21,11 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import SUMS, generic, inner
-from .._source import Source
+from ..design.kernels import CSR, gather
 from ..losses import weighted_slope
-from ..matrix import gather
 from ..problem import Problem
-from ..rows import CSR, is_sparse
 
 UNIT = 2.0**-53
 LITTLE = 1 << 17  # numbers: a megabyte, which a processor holds in its second cache
@@ -62,11 +60,10 @@ def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
     """Room for one run: about 5 d numbers, and the rows on the slots, if the run draws rows (batch > 0), they are
     dense, and that is little, or at most a quarter of the data.
     """
-    rows, n, d = problem.rows, problem.n, problem.d
-    sparse = is_sparse(rows)
-    dtype = np.dtype(np.float64) if isinstance(rows, CSR) else rows.dtype
-    # rows sampled of a source are others in every stage
-    caches = not (sparse or isinstance(rows, Source)) and batch > 0 and (4 * slots <= d or n * slots <= LITTLE)
+    n, d, sparse = problem.n, problem.d, problem.design.sparse
+    dtype = np.dtype(np.float64) if sparse else problem.design.dtype
+    # for a source, each stage draws other rows
+    caches = problem.design.in_memory and not sparse and batch > 0 and (4 * slots <= d or n * slots <= LITTLE)
     return Screen(
         mu=np.empty(slots),
         edge=np.zeros(4),

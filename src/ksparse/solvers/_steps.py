@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .._jit import inner, kernel
+from ..design import Stage
 from ..problem import Problem, Slots
-from ..stage import Stage
 from ._look import begin, look
 from ._screen import Screen, descend, fetch, inflated, project, push, reset_tally
 

@@ -16,19 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from .._source import Source
-from ..pass_kernels import look_at_rows
-from ..passes import products, read_columns, row_sums, times_rows
 from ..problem import Problem
-from ..rows import is_thin
 from ._columns import Store
 
 Array = NDArray[np.float64]
 NONE = np.empty(0)
 SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
-FLAT = 1e-7  # of a mean square: a variance below it is rounding, if it is a difference of sums
-LEAST = 1e-14  # of a mean square: a variance below it is none, however it is computed
-WIDTH = 64  # columns that are centred at a time
 FAR = 1e8  # times the least F of a quadratic: a start above it is far away
 MOST = 0.6  # of the rows: to pick out more than so many costs more than to read all
 MANY = 40_000  # rows are enough for a Hessian that only points the way
@@ -61,7 +54,7 @@ class Fit:
 
 
 class Ground:
-    """The problem, seen by columns (in the problem's units, if it has any).
+    """The problem, seen by columns.
 
     Numbers may leave the range of floats on the way: an objective that is not finite is never the better one.
     """
@@ -76,7 +69,7 @@ class Ground:
         self._rows_of: dict[int, int] = {}  # of the columns whose products with all others are known
         self._products = np.empty((0, problem.d))
         self._store = Store(problem, store)
-        self._thin = is_thin(problem.rows)
+        self._thin = problem.design.thin
 
     # --- all columns ---------------------------------------------------------------------------------------------
     @functools.cached_property
@@ -86,28 +79,9 @@ class Ground:
 
     @functools.cached_property
     def _moments(self) -> tuple[Array, Array]:
-        """The mean (zero without an intercept, and of columns that are centred already) and the variance of columns."""
-        problem = self.problem
-        if problem.units is not None:
-            return np.zeros(problem.d), np.where(problem.units[1] > 0.0, 1.0, 0.0)
-        self.passes += 1
-        mean, _, square = row_sums(problem.rows, problem.weight, problem.weight)
-        mean, square = mean / problem.n if problem.intercept else np.zeros(problem.d), square / problem.n
-        spread = square - mean**2
-        if self._thin:  # their products too are differences of sums
-            return mean, np.where(spread > FLAT * square, spread, 0.0)
-        far = np.flatnonzero((spread <= FLAT * square) & (mean != 0.0))
-        for low in range(0, far.size, WIDTH):
-            columns = far[low : low + WIDTH]
-            spread[columns] = self._centred_squares(columns, mean[columns])
-        return mean, np.where(spread > LEAST * square, spread, 0.0)
-
-    def _centred_squares(self, columns: NDArray[np.int64], mean: Array) -> Array:
-        """The variance of a few columns, centred before they are squared."""
-        block = np.empty((columns.size, self.problem.n))
-        read_columns(self.problem.rows, columns, mean, np.ones(columns.size), block)
-        weight = self.problem.weight / self.problem.n
-        return block**2 @ weight - (block @ weight) ** 2
+        """The mean of every column (zero without an intercept) and its variance."""
+        self.passes += not self.problem.design.checked  # known, where columns were standardised
+        return self.problem.design.column_moments(self.problem.weight, self.problem.intercept)
 
     @np.errstate(over="ignore", invalid="ignore")
     def gradient(self, fit: Fit) -> tuple[Array, Array]:
@@ -143,25 +117,13 @@ class Ground:
     @np.errstate(over="ignore", invalid="ignore")
     def means(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
         """The means over the rows of slope·a, bend·a and bend·a²."""
-        problem, n = self.problem, self.problem.n
-        g, a, q = row_sums(problem.rows, slope, bend)
-        if problem.units is not None:
-            centre, factor = problem.units
-            g = (g - slope.sum() * centre) * factor
-            if bend.size:
-                q = (q + centre * (bend.sum() * centre - 2.0 * a)) * factor**2
-                a = (a - bend.sum() * centre) * factor
-        return g / n, a / n, q / n
+        g, a, q = self.problem.design.moments(slope, bend)
+        return g / self.problem.n, a / self.problem.n, q / self.problem.n
 
     @np.errstate(over="ignore", invalid="ignore")
     def gradients(self, slope: Array) -> Array:
         """The means over the rows of slope·a for slopes of several outputs, (n, outputs): an array (d, outputs)."""
-        problem = self.problem
-        g = times_rows(np.ascontiguousarray(slope.T), problem.rows)
-        if problem.units is not None:
-            centre, factor = problem.units
-            g = (g - slope.sum(axis=0)[:, np.newaxis] * centre) * factor
-        return g.T / problem.n
+        return self.problem.design.left_product(np.ascontiguousarray(slope.T)).T / self.problem.n
 
     def products(self, columns: NDArray[np.int64]) -> Array:
         """Covariances (mean products, without an intercept) of some columns with all: each computed once in a run."""
@@ -184,9 +146,7 @@ class Ground:
         if problem.intercept and bend.sum() > 0:
             block -= (block @ bend / bend.sum())[:, np.newaxis]
         block *= bend
-        out = times_rows(block, problem.rows, which)
-        if problem.units is not None:  # their centre is not felt: it is zero, or the block is centred
-            out *= problem.units[1]
+        out = problem.design.left_product(block, which)
         out /= problem.n
         return out
 
@@ -221,17 +181,12 @@ class Ground:
     def _thin_gram(self, columns: NDArray[np.int64], bend: Array) -> Hessian:
         """The same for rows with few entries: the mean of bend·bbᵀ over all rows, its centre, the mean of bend."""
         problem = self.problem
-        self.passes += isinstance(problem.rows, Source)
-        first, matrix = products(problem.rows, columns, bend)
-        matrix = matrix + matrix.T - np.diag(matrix.diagonal())
+        self.passes += not problem.design.in_memory
+        first, matrix = problem.design.products(columns, bend)
         total, centre = float(bend.sum()), np.zeros(columns.size)
         if problem.intercept and total > 0:
             matrix -= np.outer(first, first) / total
             centre = first / total
-        if problem.units is not None:
-            shift, factor = (part[columns] for part in problem.units)
-            matrix *= np.outer(factor, factor)
-            centre = (centre - shift) * factor
         return matrix / problem.n, centre, total / problem.n
 
     def _gram(
@@ -296,7 +251,7 @@ class Ground:
 
         def look(x: Array, z: Array) -> tuple[float, Array, Array]:
             slope, bend = np.empty(n), np.empty(n)
-            total = look_at_rows(problem.loss, z, *problem.targets[:2], slope, bend)
+            total = losses.look_at_rows(problem.loss, z, *problem.targets[:2], slope, bend)
             return total / n + 0.5 * l2 * float(x @ x), slope, bend
 
         def begin(start: tuple[Array, float]) -> tuple[float, Array, Array, Array, float, Array]:

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import inner, kernel
-from .._source import Source
-from ..matrix import add_row, add_rows
+from ..design import Stage
+from ..design.kernels import add_row, add_rows
 from ..problem import Problem, Slots
 from ..result import Record
-from ..stage import Stage
 from ._fields import check_fields
 from ._look import begin, find_top, look, survey
 from ._run import Clock, Overflow, Snapshot
@@ -100,7 +99,7 @@ class HTSAGA:
 
     def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
         n = problem.n
-        if isinstance(problem.rows, Source):
+        if not problem.design.in_memory:
             raise ValueError(
                 "the solver HTSAGA draws from all rows at every step and needs them in memory; use HTSVRG for a source"
             )

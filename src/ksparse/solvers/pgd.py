@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._jit import kernel
+from ..design import Stage
 from ..problem import Problem, Slots
 from ..result import Record
-from ..stage import Stage
 from ._fields import check_fields
 from ._look import least_score, scan, settle
 from ._pursuit import (

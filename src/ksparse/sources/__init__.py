@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .._source import Source as Source
-from .._source import Times as Times
+from ..design import Source as Source
+from ..design.blocks import Times as Times
 
 if TYPE_CHECKING:
     from .blocks import Blocks as Blocks

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._dask import check_version, portable
 from .._threads import one_thread
-from ..rows import canonical
+from ..design.matrix import canonical
 
 LARGE = 1 << 27  # bytes of a partition that joining columns may make
 SMALL, MANY = 1 << 20, 256  # more partitions than these, each of fewer bytes, are joined

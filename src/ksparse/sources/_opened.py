@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._source import AHEAD, SHARE_OF_BLOCKS
+from ..design.blocks import AHEAD, SHARE_OF_BLOCKS
 from ._spool import Spool
 
 SMALL, LARGE, ROWS = 1 << 22, 1 << 25, 4096  # bytes and rows of a dense block

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._source import BLOCK, read_ahead
+from ..design.blocks import BLOCK, read_ahead
 from ._encoding import Column
 from ._inputs import import_arrow
 from ._parts import Part

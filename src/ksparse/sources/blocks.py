@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._source import MEMORY, Source
 from .._validate import as_real
-from ..rows import canonical, is_sparse
+from ..design.blocks import MEMORY, Source
+from ..design.matrix import canonical, is_sparse
 from ._inputs import Input
 from ._memory import check_memory
 from ._plain import fill, in_turns

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._source import MEMORY, SHARE_OF_BLOCKS, Source, Times, _itself, between_blocks
+from ..design.blocks import MEMORY, SHARE_OF_BLOCKS, Source, Times, _copy_block, between_blocks
 from ._memory import check_memory
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Partitions(Source):
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         """The blocks in order, brought here."""
-        return self.map(_itself, columns=columns)
+        return self.map(_copy_block, columns=columns)
 
     def map(
         self, function: Callable[..., T], *arrays: NDArray[Any], columns: NDArray[np.int64] | None = None

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._source import MEMORY, Source
 from .._validate import check_choice, check_flag
+from ..design.blocks import MEMORY, Source
 from ._encoding import MISSING, check_delimiter, check_encoding, table_encoding
 from ._inputs import find_inputs
 from ._kept import Kept, has_room

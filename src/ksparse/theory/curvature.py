@@ -144,7 +144,6 @@ class Landscape:
     def from_problem(cls, problem: Any, A: Any, square: NDArray[np.float64] | None = None) -> Landscape:
         """Of a problem that was made from A (or from an operator, whose rows it does not hold: with their squares)."""
         from .. import losses
-        from ..pass_kernels import curvatures
 
         d = problem.d if square is None else A.shape[1]
         square = problem.row_square if square is None else square
@@ -156,7 +155,7 @@ class Landscape:
         # φ'' of every loss of the package rises, falls, or rises and then falls, so that its least value is at an end;
         # and where it has no bound it can only rise or only fall, so that its largest value is at an end as well
         with np.errstate(over="ignore"):
-            ends = [curvatures(problem.loss, problem.offset + sign * reach, problem.y) for sign in (-1.0, 1.0)]
+            ends = [losses.curvatures(problem.loss, problem.offset + sign * reach, problem.y) for sign in (-1.0, 1.0)]
         least, most = np.minimum(*ends), np.maximum(*ends)
         bound = losses.curvature_bound(problem.loss)
         foreign = type(problem.loss) not in losses.LOSSES.values()
@@ -226,11 +225,10 @@ class Landscape:
         return min(r + self.n_kept, self.d + self.first)
 
     def _top(self, r: int) -> NDArray[np.float64]:
-        from ..passes import largest_squares
-        from ..rows import as_rows
+        from ..design import as_design
 
         blocks = row_blocks(self.A) if is_operator(self.A) else iter([self.A])
-        return np.concatenate([largest_squares(as_rows(rows), r, self.kept) for rows in blocks])
+        return np.concatenate([as_design(rows).largest_squares(r, self.kept) for rows in blocks])
 
     @functools.cached_property
     def _low(self) -> Spectrum:
