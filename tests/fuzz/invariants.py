@@ -114,10 +114,12 @@ def column_sizes(A, weight, intercept):
     """The standard deviation of every column; without an intercept the root of its mean square."""
     with np.errstate(all="ignore"):
         share = np.ones(len(A)) if weight is None else weight / weight.max()
-        unit = np.abs(A).max(axis=0)
+        half = 0.5 * A  # which cannot overflow when a row is subtracted
+        half = half - half[0] if intercept else half  # exact, where all entries lie far from zero
+        unit = np.abs(half).max(axis=0)
         unit[~(unit > 0)] = 1.0
-        centred = A / unit - (np.average(A / unit, axis=0, weights=share) if intercept else 0.0)
-        return unit * np.sqrt(np.average(centred**2, axis=0, weights=share))
+        centred = half / unit - (np.average(half / unit, axis=0, weights=share) if intercept else 0.0)
+        return 2.0 * unit * np.sqrt(np.average(centred**2, axis=0, weights=share))
 
 
 def slopes(loss, z, y, delta=1.35):
