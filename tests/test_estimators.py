@@ -410,3 +410,10 @@ def test_the_summary_escapes_names():
     assert "&lt;b&gt;a" in page
     assert "(intercept)" in page
     assert page.count("<tr>") == 6
+
+
+def test_balanced_classes_whose_weights_differ_beyond_all_measure():
+    X, y = load_breast_cancer(return_X_y=True)
+    weight = np.where(y == 1, 1e300, 1e-200)
+    model = KSparseClassifier(k=2, l2=1e-3, class_weight="balanced").fit(X, y, sample_weight=weight)
+    assert np.array_equal(model.support_, KSparseClassifier(k=2, l2=1e-3, class_weight="balanced").fit(X, y).support_)

@@ -209,3 +209,9 @@ def test_nothing_becomes_nan_or_negative_or_warns():
             else:
                 assert value >= 0
     assert refused < 24  # one in a hundred, all beyond 1e150
+
+
+def test_largest_k_takes_one_rate_and_one_constant():
+    for name in ("rate", "constant"):
+        with pytest.raises(ValueError, match=f"{name} must be a number"):
+            theory.largest_k("iht", 2000, 4, 1000, **{name: np.array([0.3, 0.5])})

@@ -248,13 +248,13 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     def _class_weights(self, classes: Any, index: Any, weight: Any) -> Any:
         if self.class_weight is None:
             return weight
-        count = np.bincount(index, weight, minlength=classes.size)  # rows of each class, a weight of two is two
-        by_class = np.ones(classes.size)
+        each = np.ones(index.size) if weight is None else weight
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            by_class[count > 0] = count.sum() / (np.count_nonzero(count) * count[count > 0])
+            count = np.bincount(index, weight, minlength=classes.size)  # rows of each class, a weight of two is two
+            share = np.divide(each, count[index], out=np.zeros(index.size), where=each > 0)  # of a row in its class
+            both = share * (count.sum() / np.count_nonzero(count))
         else:
-            by_class = compute_class_weight(self.class_weight, classes=classes, y=classes[index])
-        both = by_class[index] * (1.0 if weight is None else weight)
+            both = compute_class_weight(self.class_weight, classes=classes, y=classes[index])[index] * each
         if not both.any():
             raise ValueError(f"class_weight must leave rows that count, got {self.class_weight!r}")
         return both

@@ -49,6 +49,7 @@ class Model(NamedTuple):
             v[at] = np.linalg.lstsq(self.G[np.ix_(at, at)], self.b[at], rcond=1e-13)[0]
         return v
 
+    @np.errstate(over="ignore", invalid="ignore")
     def fall(self, u: Array, inside: NDArray[np.bool_]) -> float:
         """By how much the model at a support, whose minimiser u holds, is below that at its own."""
         return 0.5 * float(self.b[inside] @ u[inside] - self.b[self.inside] @ self.u[self.inside])

@@ -163,7 +163,9 @@ def adaptive_descent(problem: Problem, slots: Slots, clock: Clock, state: dict[s
             spare = trial
             before.give(slots)
             eta *= 0.5
-            if eta < 1e-200 or square <= 1e-30 * (1.0 + float(np.sum(slots.x**2))):
+            with np.errstate(over="ignore"):
+                size = 1.0 + float(np.sum(slots.x**2))
+            if eta < 1e-200 or square <= 1e-30 * size:
                 # no step lowers the objective: this is a fixed point to rounding
                 trial, changes, square = stage, 0, 0.0
                 break

@@ -170,6 +170,7 @@ def largest_k(
     """
     check_choice(algorithm, "algorithm", ALGORITHMS)
     n, d = check_count(n, "n", high=2**53), check_count(d, "d", high=2**53)
+    rate, constant = check_number(rate, "rate"), check_number(constant, "constant")
     low = check_count(K, "K", high=d, high_text="d") - 1
     high = max(low + 1, int((d / np.e - K) // (2 if algorithm == "iht" else 3)))
     while low < high:  # the need grows with k
