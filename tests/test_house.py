@@ -24,9 +24,10 @@ LAYERS = [
     {"_scaling", "solvers"},
     {"sources"},
     {"_minimize", "_progress"},
-    {"_page", "_style", "theory"},
+    {"_style", "theory"},
     {"estimators", "sensing"},
-    {"paper", "report"},
+    {"report"},
+    {"paper"},
     {"_commands"},
     {"cli"},
 ]
@@ -39,7 +40,6 @@ FREE = {
     "_jit": set(),
     "_source": set(),
     "_threads": {"_jit"},
-    "_page": {"_style"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
@@ -53,8 +53,7 @@ EXTRA = {
     "cli": {"typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "_page": {"jinja2", "markupsafe", "matplotlib"},
-    "report": {"matplotlib", "sklearn"},
+    "report": {"jinja2", "markupsafe", "matplotlib", "sklearn"},
     "paper": {"matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba
