@@ -21,9 +21,10 @@ LAYERS = [
     {"solvers"},
     {"sources"},
     {"_minimize", "_progress"},
-    {"_page", "_style", "theory"},
+    {"_style", "theory"},
     {"estimators", "sensing"},
-    {"paper", "report"},
+    {"report"},
+    {"paper"},
     {"_commands"},
     {"cli"},
 ]
@@ -35,7 +36,6 @@ FREE = {
     "_text": set(),
     "_jit": set(),
     "_threads": {"_jit"},
-    "_page": {"_style"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
@@ -48,8 +48,7 @@ EXTRA = {
     "cli": {"typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
-    "_page": {"jinja2", "markupsafe", "matplotlib"},
-    "report": {"matplotlib", "sklearn"},
+    "report": {"jinja2", "markupsafe", "matplotlib", "sklearn"},
     "paper": {"matplotlib", "sklearn"},
     "sensing": {"distributed", "joblib", "pywt", "rich", "sklearn", "threadpoolctl"},
 }  # beside NumPy, SciPy and numba

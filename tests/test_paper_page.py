@@ -135,7 +135,7 @@ def test_pictures_are_inside_and_beside(written):
         assert base64.b64decode(data) == file.read_bytes()
         assert name in picture["alt"]
     iht = pictures[2]["alt"]
-    axes = "upwards: success (%); to the right: measurements n; shown: “line of iht”"
+    axes = "vertical axis: success (%); horizontal axis: measurements n; legend: “line of iht”"
     assert iht == f"Figure 1: Success; panel iht; {axes}"
 
 

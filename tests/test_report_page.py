@@ -18,8 +18,9 @@ from fits import HOSTILE, SCRIPT, Made, cancer, counts, diabetes, groups, hostil
 from pages import CONTRAST, OVERFLOW, Tree, plain
 
 from ksparse import PGD, KSparseClassifier, KSparseRegressor, load
-from ksparse._page import visible
-from ksparse.report import HeldOut, _features, fit_page, write_page
+from ksparse.report import HeldOut, fit_page, write_page
+from ksparse.report import model as report_model
+from ksparse.report.words import visible
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +88,13 @@ def test_names_that_no_page_can_hold_do_not_stop_it(tmp_path):
 
 
 def test_many_features_outputs_and_stages_fold_away(monkeypatch):
-    monkeypatch.setattr(_features, "MOST", 30)
+    monkeypatch.setattr(report_model, "MOST", 30)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 45))
     model = KSparseRegressor(k=40, l2=0.1).fit(X, X @ rng.standard_normal(45))
     page = fit_page(model, data="a", rows=200, target="y")
     assert "15 more features" in page
-    assert "10 others, worth less" in page
+    assert "10 less useful features are not shown" in page
     assert len(Tree(page).tables("features")[1]) == 1 + 5
     assert not Tree(page).all("p", "formula")
     y = rng.permutation(np.arange(200) % 60)
@@ -102,7 +103,7 @@ def test_many_features_outputs_and_stages_fold_away(monkeypatch):
     page = fit_page(model, data="a", rows=200, target="y", held_out=held_out)
     assert len(page.encode()) < 400_000
     assert "The other 20 outputs" in page
-    assert "Most often taken" in page
+    assert "Most frequent confusions" in page
     history = model.history_[0]
     long = type(history)(*(np.linspace(9.0, 1.0, 20_000) for _ in history))
     one = KSparseRegressor(k=1).fit(X[:, :5], X[:, 0])

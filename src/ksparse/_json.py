@@ -1,4 +1,4 @@
-"""What JSON can hold: it has no infinity and no NaN, they become null."""
+"""Values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def jsonable(value: Any) -> Any:
-    """Plain dicts, lists, strings, numbers and None."""
+    """The value as plain dicts, lists, strings, numbers and None; infinity and NaN become None."""
     if isinstance(value, dict):
         return {name: jsonable(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

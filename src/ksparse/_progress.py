@@ -1,4 +1,4 @@
-"""A line on the terminal while a run is under way, a bar while many are."""
+"""Progress on the terminal: a status line for one run, a bar for many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterator[Callable[[Any], Any] | None]:
-    """A callback for `minimize` that shows each stage and then asks the given one; just the given one unless `show`."""
+    """A callback for `minimize` that shows each stage and then calls `callback`; just `callback` unless `show`."""
     if not show:
         yield callback
         return
@@ -28,9 +28,9 @@ def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterat
 
 @contextmanager
 def counter(label: str, total: int, show: bool, *, every: float = 10.0) -> Iterator[Callable[[int], None]]:
-    """A function to be told how many more are done; it shows how many of `total` are, and the time left.
+    """A function that is called with the number of finished items; it shows the progress and the time left.
 
-    A bar on a terminal, a plain line every so many seconds elsewhere, both to stderr.
+    It writes to stderr: a bar on a terminal, elsewhere one line at most every `every` seconds.
     """
     if not show or not total:
         yield lambda more: None
@@ -70,7 +70,7 @@ def counter(label: str, total: int, show: bool, *, every: float = 10.0) -> Itera
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """A duration in words.
 
     >>> duration(0.4), duration(42), duration(200), duration(9000)
     ('under 1 s', '42 s', '3 min', '2 h 30 min')

@@ -1,4 +1,4 @@
-"""How figures look: one colour a method everywhere, told apart by everybody and, by dashes, in print."""
+"""The look of all figures: one colour per method, safe for colour-blind readers, with dashes for print in grey."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Okabe and Ito's palette
+# the palette of Okabe and Ito
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000",
 )  # fmt: skip
-KINDS = ("png", "svg", "pdf", "jpg", "jpeg", "tif", "tiff", "webp", "eps", "ps")  # of files, all by matplotlib
+KINDS = ("png", "svg", "pdf", "jpg", "jpeg", "tif", "tiff", "webp", "eps", "ps")  # files of matplotlib
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW)
 
 
 class Line(NamedTuple):
+    """The colour and the linestyle of a line, as matplotlib names them."""
+
     color: str
-    dashes: Any  # a linestyle of matplotlib
+    dashes: str
 
 
 STYLE = {
@@ -35,7 +37,7 @@ STYLE = {
     "printed": Line(ORANGE, "--"),
 }
 SETTINGS: Any = {
-    "svg.hashsalt": "ksparse",  # the same file from the same figure
+    "svg.hashsalt": "ksparse",  # without it, every run gives other bytes
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10,
@@ -46,14 +48,13 @@ SETTINGS: Any = {
 }
 
 
-SCREEN = object()  # instead of axes: a figure of pyplot's
+SCREEN = object()  # stands for axes of a new pyplot figure
 
 
 def canvas(path: Any, ax: Any) -> Any:
-    """What a public plot draws on: the axes it was given, a figure for the file at `path`, or one that pyplot shows.
+    """What a plot draws on: the given axes, None (a new figure for the file at `path`), or `SCREEN` (pyplot's figure).
 
-    Axes given in the place of the path are taken, too.  Only `SCREEN` makes a figure that pyplot keeps: nobody would
-    close one that was made for a file.
+    `path` may also be axes.  A figure for a file is not made by pyplot, which would keep it open.
     """
     if path is None:
         return SCREEN if ax is None else ax
@@ -66,14 +67,14 @@ def canvas(path: Any, ax: Any) -> Any:
 
 
 def finish(ax: Any, path: Any) -> Any:
-    """Write what a public plot drew, if `path` names a file; returns the axes."""
+    """Save a plot if `path` names a file; returns the axes."""
     if isinstance(path, str | os.PathLike):
         save(ax, path)
     return ax
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tuple[int, int] = (1, 1)) -> Any:
-    """The axes to draw on: those given, or new ones in the house style (an array, if several panels)."""
+    """The given axes, or new ones in the style of this module (an array of axes for several panels)."""
     if ax is not None and ax is not SCREEN:
         return ax
     try:
@@ -86,7 +87,7 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (5.6, 3.6), panels: tup
         from matplotlib import pyplot
 
         make = pyplot.figure
-    # outside the context: the first figure in a notebook loads its backend, which sets "interactive" for good
+    # outside the context: the first figure of a notebook loads its backend, which must set "interactive" to stay
     figure = make(figsize=size, layout="constrained")
     with mpl.rc_context(SETTINGS):
         return figure.subplots(*panels)
@@ -114,7 +115,7 @@ def save(ax: Any, path: Any) -> None:
 
 
 def _kind(path: Any) -> str:
-    """The format that the end of a file's name stands for."""
+    """The format that the ending of a file name stands for."""
     kind = Path(path).suffix[1:].lower()
     if kind not in KINDS:
         raise ValueError(f"path must end in one of {', '.join(f'.{known}' for known in KINDS)}, got {str(path)!r}")

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from .._files import write_whole
-from .._page import check_tools, describe, render, without_markup
 from .._progress import duration
 from .._style import as_bytes
+from ..report.svg import describe, without_markup
+from ..report.template import check_tools, render
 from ._lab import PRESETS, VERDICTS, Claim, Summary
 
 BOUNDS = "theory"  # of the paper, though no figure of it

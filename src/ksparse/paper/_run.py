@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .._page import check_tools
 from .._progress import duration
 from .._validate import check_choice, check_count, check_flag
+from ..report.template import check_tools
 from ..sensing.phase import interruptible, make_pool, timed
 from . import _digits
 from ._facts import FACTS, TIMES, alone_in, begin, check_facts, write_facts

@@ -1,10 +1,10 @@
-"""A fit as a page that can be shown around: what was chosen, what it is worth, how well it predicts, what is certain.
+"""The HTML page of a fitted model: its features, how well it predicts, how k was chosen, what is certain.
 
-`fit_page` gives the page as text, `write_page` writes it; rows that the fit has not seen are a `HeldOut`.  A page needs
-nothing but itself: no script, no other file, no network.
+`fit_page` returns the page as text, `write_page` writes it to a file, and `HeldOut` holds rows that the fit has not
+seen.  A page is one file without scripts.  `ksparse.paper` uses the same template, style sheet and SVG code.
 """
 
-from ._held_out import HeldOut
-from ._page import fit_page, write_page
+from .held_out import HeldOut
+from .page import fit_page, write_page
 
 __all__ = ["HeldOut", "fit_page", "write_page"]
