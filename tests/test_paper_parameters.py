@@ -31,7 +31,7 @@ SMALL = {
     "5": small_steps.SmallStepsConfig(
         (
             small_steps.Sweep("3e-3", 3e-3, (3_000, 30_000), 30, 1),
-            small_steps.Sweep(small_steps.LONG, small_steps.SPOKEN_ETA, (300,), 200, 1),
+            small_steps.Sweep(small_steps.LONG, small_steps.PAPER_ETA, (300,), 200, 1),
         )
     ),
     "floor": floor.FloorConfig(2, 20),

@@ -66,31 +66,17 @@ def judge(agrees: bool) -> str:
 class Lab:
     """Makes the trials of figures in parallel and writes each record to disk at once.
 
-    Parameters
-    ----------
-    preset : str
-        One of PRESETS.
-    out : Path
-        The folder of the run; trials are in ``out/results/figure<NUMBER>.jsonl``.
-    pool : Workers
-        The processes that make the trials.
-    seed : int, default=0
-    digits : str, default=""
-        The name of the set of digits; empty if no figure needs digits.
-    context : dict, default={}
-        Arguments that records do not hold, such as the folder of a data set.  A trial gets those that it has a
-        parameter for.
-    verbose : bool, default=True
-        Print progress to stderr.
+    A trial gets those entries of `context` that it has a parameter for: arguments that records do not hold, such as the
+    folder of a data set.
     """
 
-    preset: str
-    out: Path
-    pool: Workers
+    preset: str  # one of PRESETS
+    out: Path  # the folder of the run
+    pool: Workers  # the processes that make the trials
     seed: int = 0
-    digits: str = ""
+    digits: str = ""  # the name of the set of digits, if a figure needs one
     context: dict[str, Any] = field(default_factory=dict)
-    verbose: bool = True
+    verbose: bool = True  # print progress to stderr
 
     def path(self, figure: ModuleType) -> Path:
         return self.out / "results" / f"figure{figure.NUMBER}.jsonl"

@@ -13,7 +13,7 @@ from .._progress import counter
 from ..sensing.phase import Ledger
 from . import phase_transitions
 from .lab import Claim, Item, Lab, Summary, by_parameters, judge
-from .phase_transitions import NAMES, phase, trial, unless_few
+from .phase_transitions import NAMES, n_for_rate, phase, trial, unless_few
 from .recovery import D
 
 __all__ = ["trial"]
@@ -79,8 +79,7 @@ def run(lab: Lab, ledger: Ledger) -> None:
 
 def start(summary: Summary, algorithm: str, K: int) -> int:
     """n0: the n at which Figure 1 reaches 90% success; its largest n if it does not."""
-    curve = phase(summary, algorithm).curve(START, by="K")
-    n90 = float(curve.n[curve.K == K][0])
+    n90 = n_for_rate(phase(summary, algorithm), K, START)
     return int(np.clip(np.floor(n90), K, D)) if np.isfinite(n90) else (D if n90 > 0 else K)
 
 

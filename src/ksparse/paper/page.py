@@ -97,7 +97,7 @@ def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts
         axes, claims = figure.plot(summaries), list(figure.claims(summaries))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         text = f"figure {number} cannot be drawn from the files in {out / 'summary'} ({type(error).__name__}: {error})"
-        raise ValueError(f"{text}; run the same again, which writes it anew") from error
+        raise ValueError(f"{text}; run the same again, which rewrites it") from error
     return Section(
         number=number,
         anchor=f"figure-{_file_name(number)}",

@@ -51,7 +51,8 @@ N, SPARSITY = 100, 4
 K_STANDARD, M_STANDARD, HEURISTIC = 36, 300, "spectral"
 KEY = ("k", "m", "step", "stages", "trial")
 KEEP: tuple[str, ...] = ()
-SMALL, SETTLED, BEYOND, SPOKEN_OF = 1e-24, 1e-10, 1e120, 3
+SMALL, SETTLED = 1e-24, 1e-10  # an objective near rounding; an objective relative to the start that counts as solved
+BEYOND, PAPER_STAGES = 1e120, 3  # the paper: "exceeds 10^120 within 3 stages"
 ENOUGH = 0.95  # share of successes above which the paper averages over successes
 PANELS = {"k": "k, kept in every step", "m": "m, steps per stage", "step": "η, the step"}
 
@@ -108,7 +109,7 @@ def trial(seed: int, k: int, m: int, step: str, stages: int, trial: int) -> Item
 
 
 def _decided(now: Progress) -> bool:
-    return now.objective < SMALL or (now.objective > BEYOND and now.stage >= SPOKEN_OF)
+    return now.objective < SMALL or (now.objective > BEYOND and now.stage >= PAPER_STAGES)
 
 
 def _first(holds: NDArray[np.bool_], otherwise: int | None = None) -> int | None:
@@ -147,7 +148,7 @@ def _setting(group: Sequence[Item], stages: Sequence[int]) -> Item:
         "settled": quantile([record["settled"] for record in group]),
         "beyond": quantile([record["beyond"] for record in group]),
         "after_three": quantile([_after_three(record, stages) for record in group]),
-        "within_three": sum(record["beyond"] is not None and record["beyond"] <= SPOKEN_OF for record in group),
+        "within_three": sum(record["beyond"] is not None and record["beyond"] <= PAPER_STAGES for record in group),
     }
 
 
@@ -158,7 +159,7 @@ def _filled(record: Item, length: int) -> list[float | None]:
 
 
 def _after_three(record: Item, stages: Sequence[int]) -> float | None:
-    return _filled(record, len(stages))[stages.index(SPOKEN_OF)]
+    return _filled(record, len(stages))[stages.index(PAPER_STAGES)]
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------

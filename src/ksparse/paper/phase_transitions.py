@@ -96,6 +96,12 @@ def phase(summary: Summary, algorithm: str, signal: str = "gaussian") -> Phase:
     return Phase(settings, *(np.array(counts[name]) for name in ("n", "K", "trials", "successes")))
 
 
+def n_for_rate(found: Phase, K: int, rate: float) -> float:
+    """The n at which this share of K-sparse signals is recovered; not finite if it is beyond the grid."""
+    curve = found.curve(rate, by="K")
+    return float(curve.n[curve.K == K][0])
+
+
 def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
     from matplotlib.patheffects import Normal, Stroke
 

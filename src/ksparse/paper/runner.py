@@ -205,7 +205,7 @@ def _read(path: Path, check: Callable[[Any], None]) -> dict[str, Any]:
         check(content)
         return content
     except (ValueError, OSError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); run the same again, which writes it anew") from None
+        raise ValueError(f"{path} cannot be read ({error}); run the same again, which rewrites it") from None
 
 
 def _check_summary(content: Any) -> None:

@@ -49,7 +49,8 @@ TEXT = (
 NEEDS: tuple[str, ...] = ()
 KEY = ("panel", "eta", "m", "stages", "trial")
 KEEP: tuple[str, ...] = ()
-LONG, SPOKEN_OF, SPOKEN_ETA = "thousands", 20_000, 3e-5
+LONG = "thousands"  # the panel with many short stages
+PAPER_ITERATIONS, PAPER_ETA = 20_000, 3e-5  # of the paper's text
 STRAIGHT, CLOSE = 0.99, 0.2  # R² of a line; relative deviation of a slope that counts as equal to the final slope
 WINDOW = 5  # number of kept stages over which a slope is taken
 
@@ -84,16 +85,16 @@ CONFIG = {
         (
             *_sweeps((3_000, 10_000, 30_000), 100, (3, 1, 0))[:2],
             *_sweeps((1_000, 3_000, 10_000), 50, (0, 0, 1))[2:],
-            Sweep(LONG, SPOKEN_ETA, (300, 1_000), 6_000, 1),
+            Sweep(LONG, PAPER_ETA, (300, 1_000), 6_000, 1),
         )
     ),
     "standard": SmallStepsConfig(
-        (*_sweeps((3_000, 10_000, 30_000), 100, (10, 6, 3)), Sweep(LONG, SPOKEN_ETA, (300, 3_000), 30_000, 2))
+        (*_sweeps((3_000, 10_000, 30_000), 100, (10, 6, 3)), Sweep(LONG, PAPER_ETA, (300, 3_000), 30_000, 2))
     ),
     "full": SmallStepsConfig(
         (
             *_sweeps((1_000, 3_000, 10_000, 30_000), 100, (50, 50, 10)),
-            Sweep(LONG, SPOKEN_ETA, (300, 1_000, 3_000), 40_000, 10),
+            Sweep(LONG, PAPER_ETA, (300, 1_000, 3_000), 40_000, 10),
         )
     ),
 }
@@ -118,7 +119,7 @@ def trial(seed: int, panel: str, eta: float, m: int, stages: int, trial: int) ->
         "error": significant([error])[0],
         "success": error < SUCCESS,
         "eigenvalue": significant([float(np.linalg.eigvalsh(columns.T @ columns)[0])])[0],
-        "early": _fall(result.history.objective, math.ceil(SPOKEN_OF / m)),
+        "early": _fall(result.history.objective, math.ceil(PAPER_ITERATIONS / m)),
         "history": logs_at(result.history.objective, even_stages(stages), 5),
     }
 
@@ -160,7 +161,7 @@ class Shape(NamedTuple):
     straight: float  # R² of a line through the second half
     rate: float  # its slope
     straight_from: float | None  # the stage from which on the slope is close to the final one
-    rate_then: float | None  # the slope after SPOKEN_OF stages
+    rate_then: float | None  # the slope after PAPER_ITERATIONS stages
 
 
 def _shape(record: Item, stages: Sequence[int]) -> Shape:
@@ -173,7 +174,7 @@ def _shape(record: Item, stages: Sequence[int]) -> Shape:
     away = np.flatnonzero(abs(slopes - 1) > CLOSE)
     begin = 0 if not away.size else away[-1] + 1
     lasts = begin <= 0.75 * slopes.size  # a slope that is reached just before the end may not be the final one
-    then = np.searchsorted(at, SPOKEN_OF)
+    then = np.searchsorted(at, PAPER_ITERATIONS)
     return Shape(
         float(straight), float(slope / final), float(at[begin]) if lasts else None,
         float(slopes[then]) if then < slopes.size else None,
@@ -202,7 +203,7 @@ def _panel(curves: Sequence[Item]) -> Any:
         ax.plot(stages, as_powers(curve["history"]), color=line.color, linestyle=line.dashes, linewidth=1.8,
                 label=f"{curve['m']:,} ({curve['successes'] / curve['trials']:.0%})")  # fmt: skip
     if long:
-        ax.axvline(SPOKEN_OF / 1000, color=BLACK, linewidth=1, linestyle=":")
+        ax.axvline(PAPER_ITERATIONS / 1000, color=BLACK, linewidth=1, linestyle=":")
     ax.set(xlim=(0, curves[0]["stages"] / (1000 if long else 1)))
     legend_beneath(ax, "m (share of signals recovered at the end)", columns=2)
     return ax
@@ -223,7 +224,7 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
     best = [largest[eta] for eta in sorted(largest, reverse=True)]
     long = [c for c in summary["curves"] if c["panel"] == LONG]
     found = [_converges(best, curves, summary), _guaranteed(), _geometric(best)] if best else []
-    return [*found, *([_twenty_thousand(largest.get(SPOKEN_ETA), long)] if long else [])]
+    return [*found, *([_twenty_thousand(largest.get(PAPER_ETA), long)] if long else [])]
 
 
 def _converges(best: Sequence[Item], curves: Sequence[Item], summary: Summary) -> Claim:
@@ -237,7 +238,7 @@ def _converges(best: Sequence[Item], curves: Sequence[Item], summary: Summary) -
     asked = ", ".join(f"{N / (c['eta'] * c['eigenvalue']):.0e} at η = {c['eta']:.0e}" for c in best)
     reasons = [f"if the theorem covered this k, it would ask for m of at least about n/(ηλ): {asked}"]
     if gaps := _gaps(curves, best):
-        reasons.append("m matters through the total number of steps: after the same number, objectives differ by at most "
+        reasons.append("m matters through the total number of steps: after as many steps, objectives differ by at most "
                        f"a factor of {10 ** max(gaps):.2g} between values of m")  # fmt: skip
     if stuck:
         where = ", ".join(f"{c['eta']:.0e}" for c in stuck)
@@ -294,21 +295,21 @@ def _geometric(best: Sequence[Item]) -> Claim:
 
 def _twenty_thousand(slow: Item | None, long: Sequence[Item]) -> Claim:
     parts = [
-        f"after {SPOKEN_OF:,} stages with m = {c['m']:,} the slope is {c['rate_then']:.2f} of the final one"
+        f"after {PAPER_ITERATIONS:,} stages with m = {c['m']:,} the slope is {c['rate_then']:.2f} of the final one"
         for c in long if c["rate_then"] is not None
     ]  # fmt: skip
     early = next((c["early"] for c in long if c["early"] is not None), None)
     if early is not None:
-        parts.append(f"after {SPOKEN_OF:,} steps the objective is still {early:.0%} of that at the start")
+        parts.append(f"after {PAPER_ITERATIONS:,} steps the objective is still {early:.0%} of that at the start")
     reasons = []
     tried = [c for c in long if c["rate_then"] is not None]
     holds = [c for c in tried if abs(c["rate_then"] - 1) <= CLOSE]
     readings = [c in holds for c in tried]  # "iterations" read as stages, for every m
     if slow and slow["straight_from"]:  # and read as steps
         steps = slow["straight_from"] * slow["m"]
-        readings.append(steps <= SPOKEN_OF)
+        readings.append(steps <= PAPER_ITERATIONS)
         parts.append(f"within {CLOSE:.0%} of the final slope after {steps:.1e} steps")
-        reasons.append(f"{SPOKEN_OF:,} stages have that many steps if m = {steps / SPOKEN_OF:,.0f}")
+        reasons.append(f"{PAPER_ITERATIONS:,} stages have that many steps if m = {steps / PAPER_ITERATIONS:,.0f}")
     if holds:
         which = ", ".join(f"{c['m']:,}" for c in holds)
         reasons.append(f"it holds for stages with m = {which}")
