@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ksparse import __version__
 from ksparse._text import table
-from ksparse.paper._recovery import PASSES, STAGES, D, solve
+from ksparse.paper.recovery import PASSES, STAGES, D, solve
 from ksparse.sensing.phase import Ledger, Pool, collect, read_records, stream
 
 ALGORITHMS = ("iht", "pgd", "ht-svrg", "ht-svrg-random")

@@ -20,20 +20,18 @@ from ksparse import IHT, PGD, minimize
 from ksparse.cli import app
 from ksparse.paper import (
     FIGURES,
-    _recovery,
-    _run,
     draw,
     minimum_measurements,
     phase_transitions,
+    recovery,
     run,
+    runner,
     savings,
     success_curves,
 )
-from ksparse.paper._descent import descend
-from ksparse.paper._facts import _commits
-from ksparse.paper._lab import PRESETS, Lab
-from ksparse.paper._run import choose
-from ksparse.paper._verdict import Gram, forecast, moments
+from ksparse.paper.lab import PRESETS, Lab, _commits
+from ksparse.paper.recovery import Gram, descend, forecast, moments
+from ksparse.paper.runner import choose
 from ksparse.sensing.phase import Experiment, Ledger, locked
 
 
@@ -104,7 +102,7 @@ CELLS = [("pgd", 150, 14), ("pgd", 96, 6), ("pgd", 40, 20), ("iht", 140, 9), ("i
 def test_early_verdicts_are_those_of_all_iterations(algorithm, n, K):
     for signal in ("gaussian", "sign"):
         for trial in range(1):
-            early, full = (_recovery.solve(algorithm, signal, K, n, trial, 5, early=early) for early in (True, False))
+            early, full = (recovery.solve(algorithm, signal, K, n, trial, 5, early=early) for early in (True, False))
             assert early.success == full.success, (signal, trial, early, full)
 
 
@@ -114,18 +112,18 @@ def test_early_verdicts_are_those_of_all_stages(algorithm):
     for n, K in ((150, 14), (176, 16), (96, 6)):
         for trial in range(3):
             early, full = (
-                _recovery.solve(algorithm, "gaussian", K, n, trial, 5, early=early) for early in (True, False)
+                recovery.solve(algorithm, "gaussian", K, n, trial, 5, early=early) for early in (True, False)
             )
             assert early.success == full.success, (n, K, trial, early, full)
 
 
 def test_trials_of_ht_svrg_at_both_ends():
-    easy = _recovery.solve("ht-svrg", "gaussian", 2, 120, 0, 0)
-    hard = _recovery.solve("ht-svrg", "gaussian", 20, 60, 0, 0)
+    easy = recovery.solve("ht-svrg", "gaussian", 2, 120, 0, 0)
+    hard = recovery.solve("ht-svrg", "gaussian", 20, 60, 0, 0)
     assert (easy.success, hard.success) == (True, False)
     assert max(easy.stages, hard.stages) < 1000
-    assert _recovery.solve("ht-svrg", "gaussian", 2, 120, 0, 0) == easy
-    assert not _recovery.solve("ht-svrg", "gaussian", 3, 1, 0, 0).success  # a single row
+    assert recovery.solve("ht-svrg", "gaussian", 2, 120, 0, 0) == easy
+    assert not recovery.solve("ht-svrg", "gaussian", 3, 1, 0, 0).success  # a single row
 
 
 def test_a_single_row_makes_ht_svrg_pgd():
@@ -184,7 +182,7 @@ def test_where_pgd_alone_recovers_signals_is_said():
         return {f"{name} gaussian": counts({20: rates}) for name, rates in shares.items()}
 
     plain, island = [0, 0, 0, 0, 0.3, 0.5, 0.7, 1], [0.07, 0, 0.12, 0, 0.3, 0.5, 0.7, 1]
-    assert "Why is not known" not in phase_transitions.claims({"1": found(plain)})[1].reason
+    assert "The reason is not known" not in phase_transitions.claims({"1": found(plain)})[1].reason
     told = phase_transitions.claims({"1": found(island)})[1].reason
     assert "5% to 12% of the signals in 2 cells" in told
     assert "n from 100 to 120" in told
@@ -201,7 +199,7 @@ def oracle(thresholds):
 
 
 def test_searches_walk_up_to_both_levels(monkeypatch, tmp_path):
-    figure, config = minimum_measurements, minimum_measurements.Config((4, 8, 12), 60, 1)
+    figure, config = minimum_measurements, minimum_measurements.MinimumMeasurementsConfig((4, 8, 12), 60, 1)
     thresholds = {(name, K): 9 * K + 30 + i for i, name in enumerate(phase_transitions.NAMES) for K in config.K}
     thresholds["iht", 12] = 400  # never
     trial = oracle(thresholds)
@@ -249,7 +247,7 @@ def test_a_curve_that_bends_is_said_to_bend():
 
 
 def test_searches_that_were_killed_make_the_same_trials(monkeypatch, tmp_path):
-    figure, config = minimum_measurements, minimum_measurements.Config((4,), 60, 1)
+    figure, config = minimum_measurements, minimum_measurements.MinimumMeasurementsConfig((4,), 60, 1)
     trial = oracle({(name, 4): 70 for name in phase_transitions.NAMES})
     monkeypatch.setitem(figure.CONFIG, "quick", config)
     monkeypatch.setattr(figure, "start", lambda summary, algorithm, K: 64)
@@ -357,9 +355,9 @@ TINY = """
 import sys
 from ksparse.paper import run
 from ksparse.paper import minimum_measurements, phase_transitions, success_curves
-phase_transitions.CONFIG["quick"] = phase_transitions.Config((32, 80, 128), (2, 4), 6)
-success_curves.CONFIG["quick"] = success_curves.Config((175,), (22,), 1)
-minimum_measurements.CONFIG["quick"] = minimum_measurements.Config((2, 4), 8, 8)
+phase_transitions.CONFIG["quick"] = phase_transitions.PhaseTransitionsConfig((32, 80, 128), (2, 4), 6)
+success_curves.CONFIG["quick"] = success_curves.SuccessCurvesConfig((175,), (22,), 1)
+minimum_measurements.CONFIG["quick"] = minimum_measurements.MinimumMeasurementsConfig((2, 4), 8, 8)
 run("quick", sys.argv[1], figures=["1", "3"], jobs=2, verbose=False)
 """
 
@@ -609,13 +607,13 @@ def test_an_estimate_does_not_take_compiling_for_the_pace(tmp_path, monkeypatch)
     lab = Lab("quick", tmp_path, pool, verbose=True)
     (tmp_path / "results").mkdir()
     facts = {"seconds": {}, "cpu_seconds": {}}
-    said = _run.estimate(figures, lab, facts)
+    said = runner.estimate(figures, lab, facts)
     made = [len(lab.missing(figure, figure.items(None))) for figure in figures]
     assert made[0] < 804
     assert made[1] < 10
     began = pool.now()
     for figure in figures:
-        _run.run_figure(figure, lab, facts)
+        runner.run_figure(figure, lab, facts)
     seconds = pool.now() - began
     announced = re.match(r"(\d+) s on 2 cores, judging by \d+ trials: figure 1 \d+ s, figure 2 \d+ s$", said)
     assert announced, said
@@ -633,15 +631,15 @@ def test_the_trials_of_an_estimate_are_trials_of_the_run(tmp_path, monkeypatch):
         facts = {"seconds": {}, "cpu_seconds": {}}
         (lab.out / "results").mkdir(parents=True)
         if verbose:
-            _run.estimate([figure, chosen], lab, facts)
+            runner.estimate([figure, chosen], lab, facts)
             assert 0 < len(lab.missing(figure, figure.items(None))) < 50
             assert len(lab.missing(chosen, chosen.items(None))) == 50
             began, left = pool.now(), 0.05 * len(lab.missing(figure, figure.items(None)))
-            _run.run_figure(figure, lab, facts)
+            runner.run_figure(figure, lab, facts)
             assert pool.now() - began == pytest.approx(left, abs=0.051)
             assert facts["seconds"]["1"] == pytest.approx(2.5, abs=0.2)
         else:
-            _run.run_figure(figure, lab, facts)
+            runner.run_figure(figure, lab, facts)
         results[verbose] = {path.name: path.read_bytes() for path in lab.out.rglob("figure1.json*")}
     assert results[True] == results[False]
 
@@ -650,7 +648,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_run, "run_figure", stop)
+    monkeypatch.setattr(runner, "run_figure", stop)
     for resume, said in ((True, "the same again"), (False, "--no-resume")):
         with pytest.raises(KeyboardInterrupt):
             run("quick", tmp_path, figures="theory", resume=resume, verbose=False)

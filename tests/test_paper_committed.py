@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from ksparse.paper import FIGURES, draw
-from ksparse.paper._recovery import HT_SVRG
-from ksparse.paper._run import choose
-from ksparse.paper._verdict import rules
+from ksparse.paper.recovery import HT_SVRG, explain_rules
+from ksparse.paper.runner import choose
 
 RUN = Path(__file__).parent.parent / "docs" / "paper"
 
@@ -90,7 +89,7 @@ def test_verdicts_say_how_far_they_carry(claims):
         ("when the line begins at η = 3e-5", "open", "neither m nor whether steps are meant"),
         ("HT-SVRG is cheaper than PGD, n = 232", "differs", "neither is tested here"),
         ("whether variance reduction is necessary", "beyond", "a question"),
-        ("Solutions with the ℓ₁ norm are not sparse", "open", "two cuts of our own"),
+        ("Solutions with the ℓ₁ norm are not sparse", "open", "two limits of our own"),
         ("Stochastic steps spoil the sparsity of ℓ₁", "open", "were not run"),
         ("n for 95% success is almost linear with K", "agrees", "concave"),
         ("HT-SVRG performs comparably to PGD", "agrees", "K from 16 to 22"),
@@ -108,8 +107,8 @@ def test_the_accuracy_is_that_of_the_optimum(claims):
 
 
 def test_rules_were_measured_on_enough_trials(summaries):
-    changed, decided = rules(summaries["1"])[-2:]
-    assert rules()[-1] == changed
+    changed, decided = explain_rules(summaries["1"])[-2:]
+    assert explain_rules()[-1] == changed
     found = re.findall(r"([\w-]+) (\d+) of ([\d,]+) verdicts", changed)
     assert {name for name, _, _ in found} == {"iht", "pgd", *HT_SVRG}
     for _, wrong, trials in found:

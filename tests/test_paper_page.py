@@ -21,8 +21,8 @@ from pages import CONTRAST, LOADED, OVERFLOW, Tree, plain
 
 from ksparse._style import new_axes
 from ksparse.paper import theory
-from ksparse.paper._lab import Claim
-from ksparse.paper._page import write_page
+from ksparse.paper.lab import Claim
+from ksparse.paper.page import write_page
 
 HOSTILE = "<script>alert('a')</script> & \"b\" <img src=x onerror=alert(1)> ]]> --> {{ 7 * 7 }}"
 LONG = "long" * 60  # nothing to break it at

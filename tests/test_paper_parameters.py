@@ -11,7 +11,7 @@ import pytest
 
 from ksparse._style import as_svg
 from ksparse.paper import floor, parameters, small_steps
-from ksparse.paper._histories import (
+from ksparse.paper.histories import (
     OTHERS,
     STANDARD,
     as_powers,
@@ -22,19 +22,19 @@ from ksparse.paper._histories import (
     power,
     quantile,
 )
-from ksparse.paper._lab import Lab, write_summary
+from ksparse.paper.lab import Lab, write_summary
 from ksparse.sensing.phase import Pool
 
 FIGURES = (parameters, small_steps, floor)
 SMALL = {
-    "4": parameters.Config(2, 60, k=(4, 36), m=(100, 300), steps=("spectral", "1", "3", "5", "8")),
-    "5": small_steps.Config(
+    "4": parameters.ParametersConfig(2, 60, k=(4, 36), m=(100, 300), steps=("spectral", "1", "3", "5", "8")),
+    "5": small_steps.SmallStepsConfig(
         (
             small_steps.Sweep("3e-3", 3e-3, (3_000, 30_000), 30, 1),
-            small_steps.Sweep(small_steps.LONG, small_steps.SPOKEN_ETA, (300,), 200, 1),
+            small_steps.Sweep(small_steps.LONG, small_steps.PAPER_ETA, (300,), 200, 1),
         )
     ),
-    "floor": floor.Config(2, 20),
+    "floor": floor.FloorConfig(2, 20),
 }
 
 
@@ -192,7 +192,7 @@ def test_large_steps_diverge_and_are_told(made):
     assert claim(parameters, summaries, "divergence").verdict == "agrees"
     found = claim(parameters, summaries, "how fast")
     assert found.verdict == "differs"
-    assert f"passes 1e120 after {five['beyond']:.0f} stages" in found.reason
+    assert f"exceeds 1e120 after {five['beyond']:.0f} stages" in found.reason
 
 
 def made_up(successes, history, **other):
@@ -291,7 +291,7 @@ def test_steps_that_get_stuck_are_a_difference():
     summaries = {"5": small_steps.summarise([falling([4.0, 0.0], success=False)])}
     found = claim(small_steps, summaries, "large enough")
     assert found.verdict == "differs"
-    assert "does not fall any more at η = 3e-05" in found.reason
+    assert "no longer falls at η = 3e-05" in found.reason
 
 
 def test_values_of_m_are_compared_at_the_same_number_of_steps():

@@ -1,29 +1,32 @@
 """The experiments of Shen and Li, *A Tight Bound of Hard Thresholding* (JMLR 18(208), 2018), and some beyond them.
 
+`run` (runner.py) makes them all.  Every figure is a module of its own; what figures share is in lab.py (files, claims),
+recovery.py (a trial of sparse recovery), digits.py (MNIST), histories.py (curves of an objective) and page.py.
+
 A figure is a module, named after what it shows, with
 
 NUMBER, TITLE, TEXT
-    its number in the paper (a word, if it is not in the paper), its title, and what the paper says of it;
+    its number in the paper (a word if it is not in the paper), its title, and what the paper says about it;
 NEEDS
-    the numbers of figures whose trials it also draws on;
+    the numbers of other figures whose trials it uses;
 CONFIG
-    the configuration of every preset;
+    the configuration of every preset (None if there is nothing to configure);
 KEY, KEEP
-    which fields of a record tell trials apart, and which the run itself has to remember;
+    the fields of a record that tell trials apart, and those that the run keeps in memory;
 items(config)
-    the parameters of every trial, a dict each;
+    the parameters of all trials, one dict per trial;
 trial(seed, **item)
-    makes one of them and returns its outcome, a dict;
-run(lab, ledger), optionally
-    where trials depend on the outcome of others;
+    makes one trial and returns its outcome, a dict;
+run(lab, ledger), optional
+    makes the trials, if they depend on the outcome of others;
 summarise(records)
-    what the trials amount to: this is what is kept and drawn;
+    what the trials amount to: this is kept and drawn;
 plot(summaries)
-    axes by name, from summaries by number; it never runs a solver;
+    matplotlib axes by name, from the summaries by number; it never runs a solver;
 claims(summaries)
-    statements of the paper beside what came out.
+    statements of the paper beside our results.
 """
 
-from ._run import FIGURES, draw, run
+from .runner import FIGURES, draw, run
 
 __all__ = ["FIGURES", "draw", "run"]

@@ -1,9 +1,9 @@
-"""Beyond the paper: hard-thresholded stochastic gradients without variance reduction, HT-SGD, beside HT-SVRG.
+"""Beyond the paper: stochastic gradients with hard thresholding but without variance reduction, HT-SGD, beside HT-SVRG.
 
-HT-SGD is the package's StoIHT.  Linear regression with and without noise, and the same number of gradients for both: a
-step of HT-SVRG counts as two, and a stage as n more, as in the paper.  Two distances are kept: to the truth, which
-noise bounds from below for every method, and to the least-squares fit on the columns in use, the error of
-optimisation alone.
+HT-SGD is the solver `StoIHT`.  Both methods solve a linear regression, with and without noise, with the same number of
+gradients: as in the paper, a step of HT-SVRG counts as two, and a stage as n more.  Two distances are recorded: to the
+truth, which noise keeps above zero for every method, and to the least-squares fit on the support of the iterate, which
+is the error of optimisation alone.
 """
 
 from __future__ import annotations
@@ -12,48 +12,49 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._minimize import minimize
 from .._style import BLACK, STYLE, Line
 from ..result import Progress
 from ..sensing.phase import Experiment, stream
 from ..solvers import HTSVRG, StoIHT
-from ._histories import as_powers, history_axes, legend_beneath, log_mean, logs_at, quantile
-from ._lab import Claim, Item, Summary, by_parameters, significant
+from .histories import as_powers, history_axes, legend_beneath, log_mean, logs_at, quantile
+from .lab import Claim, Item, Summary, by_parameters, judge, significant
 
 NUMBER = "floor"
 TITLE = "The error floor of stochastic gradients"
 TEXT = (
-    "The paper's motive for variance reduction, beside the most related stochastic method: “Nonetheless, the "
+    "The paper's reason for variance reduction, beside the most related stochastic method: “Nonetheless, the "
     "optimization error therein does not vanish for noisy statistical models.” Not a figure of the paper."
 )
 NEEDS: tuple[str, ...] = ()
 N, D, SPARSITY, SNR_DB, TIMES = 1000, 256, 8, 20.0, 2
 SVRG, SGD = "ht-svrg", "stoiht"
-PASSES_A_STAGE = 7  # n + 2m gradients with m = 3n
+PASSES_A_STAGE = 7  # n + 2m gradients per stage, with m = 3n
 KEY = ("noisy", "method", "step", "stages", "trial")
 KEEP: tuple[str, ...] = ()
-SOLVED, VANISHED = 1e-10, 1e-6  # relative distances: no error left; none to speak of beside a floor
+SOLVED, VANISHED = 1e-10, 1e-6  # relative distances that count as solved, and as negligible beside a floor
 PANELS = {
     "noiseless": (False, "truth", "no noise: distance to the truth", "‖x − x*‖ / ‖x*‖"),
     "noisy": (True, "truth", f"{SNR_DB:.0f} dB: distance to the truth", "‖x − x*‖ / ‖x*‖"),
-    "optimisation": (True, "fit", f"{SNR_DB:.0f} dB: distance to the fit on its columns", "‖x − fit‖ / ‖x*‖"),
+    "optimisation": (True, "fit", f"{SNR_DB:.0f} dB: distance to the fit on its support", "‖x − fit‖ / ‖x*‖"),
 }
-GREYS = ("#999999", "#666666", "#222222")  # one method, several steps
+GREYS = ("#999999", "#666666", "#222222")  # of HT-SGD with several steps
 DASHES: Any = (":", "--", "-.")
 
 
-class Config(NamedTuple):
+class FloorConfig(NamedTuple):
     trials: int
     stages: int  # of HT-SVRG
     steps: tuple[float, ...] = (8.0, 2.0, 0.5)  # of HT-SGD
     step: float = 2.0  # of HT-SVRG
 
 
-CONFIG = {"quick": Config(5, 20), "standard": Config(40, 30), "full": Config(500, 30)}
+CONFIG = {"quick": FloorConfig(5, 20), "standard": FloorConfig(40, 30), "full": FloorConfig(500, 30)}
 
 
-def items(config: Config) -> list[Item]:
+def items(config: FloorConfig) -> list[Item]:
     methods = [(SGD, step) for step in config.steps] + [(SVRG, config.step)]
     return [
         {"noisy": noisy, "method": method, "step": step, "stages": config.stages, "trial": trial}
@@ -66,13 +67,13 @@ def items(config: Config) -> list[Item]:
 def trial(seed: int, noisy: bool, method: str, step: float, stages: int, trial: int) -> Item:
     A, x, y, _ = Experiment(d=D, noise_db=SNR_DB if noisy else None, seed=seed).problem(N, SPARSITY, trial)
     scale = float(np.linalg.norm(x))
-    looked_at = set(_stages(method, stages))
-    truth, fit = [1.0], [1.0]  # the start is zero
+    recorded = set(_stages(method, stages))
+    truth, fit = [1.0], [1.0]  # at the start, which is zero
 
-    def look(told: Progress) -> None:
-        if told.stage in looked_at:
-            truth.append(float(np.linalg.norm(told.x - x)) / scale)
-            fit.append(float(np.linalg.norm(told.x - _fit(A, y, told.support))) / scale)
+    def record(now: Progress) -> None:
+        if now.stage in recorded:
+            truth.append(float(np.linalg.norm(now.x - x)) / scale)
+            fit.append(float(np.linalg.norm(now.x - _fit(A, y, now.support))) / scale)
 
     solver: Any = (
         HTSVRG(step=step, m=3 * N, stages=stages, tol=0.0, stop_on_divergence=False)
@@ -80,7 +81,7 @@ def trial(seed: int, noisy: bool, method: str, step: float, stages: int, trial: 
         else StoIHT(step=step, epochs=PASSES_A_STAGE * stages, tol=0.0, stop_on_divergence=False)
     )
     minimize(
-        A, y, TIMES * SPARSITY, solver=solver, callback=look, random_state=stream(seed, NUMBER, method, step, trial)
+        A, y, TIMES * SPARSITY, solver=solver, callback=record, random_state=stream(seed, NUMBER, method, step, trial)
     )
     everything = range(len(truth))
     return {
@@ -90,7 +91,7 @@ def trial(seed: int, noisy: bool, method: str, step: float, stages: int, trial: 
     }
 
 
-def _fit(A: Any, y: Any, columns: Any) -> Any:
+def _fit(A: NDArray[np.float64], y: NDArray[np.float64], columns: NDArray[np.intp]) -> NDArray[np.float64]:
     """The least-squares fit on these columns."""
     x, part = np.zeros(A.shape[1]), A[:, columns]
     x[columns] = np.linalg.solve(part.T @ part, part.T @ y)
@@ -98,13 +99,13 @@ def _fit(A: Any, y: Any, columns: Any) -> Any:
 
 
 def _stages(method: str, stages: int) -> list[int]:
-    """The stages that are kept: all of HT-SVRG's; of HT-SGD the first ones and then those with as many gradients."""
+    """The stages to record: all of HT-SVRG; of HT-SGD the first ones, then those with as many gradients as HT-SVRG."""
     every = range(PASSES_A_STAGE, PASSES_A_STAGE * stages + 1, PASSES_A_STAGE)
     return list(range(1, stages + 1)) if method == SVRG else [*range(1, PASSES_A_STAGE), *every]
 
 
 def _passes(method: str, stages: int) -> list[int]:
-    """Gradients so far, in units of n, where the history was kept."""
+    """The number of gradients at the recorded stages, in units of n."""
     return [0, *(stage * (PASSES_A_STAGE if method == SVRG else 1) for stage in _stages(method, stages))]
 
 
@@ -132,7 +133,7 @@ def _curve(group: Sequence[Item]) -> Item:
 
 
 def _solved(record: Item, passes: Sequence[int]) -> int | None:
-    """The passes until nothing is left between the iterate and the truth."""
+    """The number of passes until the iterate equals the truth."""
     small = (at for at, log in zip(passes, record["truth"], strict=True) if log is not None and 10.0**log < SOLVED)
     return next(small, None)
 
@@ -155,7 +156,7 @@ def _panel(curves: Sequence[Item], noisy: bool, what: str, title: str, ylabel: s
         ax.plot(curve["passes"], as_powers(curve[what]), color=line.color, linestyle=line.dashes, linewidth=1.8,
                 label=f"{name}, η = {curve['step']:g}")  # fmt: skip
     if noisy and what == "truth":
-        ax.axhline(own[0]["oracle"], color=BLACK, linewidth=1, linestyle=(0, (1, 2)), label="fit on the true columns")
+        ax.axhline(own[0]["oracle"], color=BLACK, linewidth=1, linestyle=(0, (1, 2)), label="fit on the true support")
     ax.set(xlim=(0, max(curve["passes"][-1] for curve in own)))
     legend_beneath(ax, columns=2)
     return ax
@@ -184,15 +185,15 @@ def _vanishes(svrg: Item, sgd: Sequence[Item]) -> Claim:
     verdict = "agrees" if vanishes else "open" if falling else "differs"
     reason = {
         "agrees": "",
-        "open": "HT-SVRG's error still falls at the end of these runs",
+        "open": "the error of HT-SVRG still falls at the end of these runs",
         "differs": "HT-SVRG has an error left as well at the end of these runs",
     }[verdict]
     if len(sgd) > 1:
         growth = 2 * np.polyfit(np.log10([c["step"] for c in sgd]), floors, 1)[0]
-        reason = "; ".join(filter(None, [reason, f"the square of HT-SGD's floor grows like η^{growth:.2f}"]))
+        reason = "; ".join(filter(None, [reason, f"the square of the floor of HT-SGD grows like η^{growth:.2f}"]))
     return Claim(
         "without variance reduction an error stays", "“Nonetheless, the optimization error therein does not vanish for "
-        "noisy statistical models.”", f"distance to the fit on its own columns, {SNR_DB:.0f} dB: HT-SGD with η = "
+        "noisy statistical models.”", f"distance to the fit on its own support, {SNR_DB:.0f} dB: HT-SGD with η = "
         f"{_floors(sgd, 'fit_floor')}; HT-SVRG {10 ** svrg['fit_floor']:.1g}",
         verdict, reason,
     )  # fmt: skip
@@ -203,20 +204,20 @@ def _precision(svrg: Item, sgd: Sequence[Item]) -> Claim:
     above = [c for c in sgd if 10 ** c["truth_floor"] > 1.2 * ours]
     which = ", ".join(f"{c['step']:g}" for c in above)
     if not above:
-        seen = "no larger by a fifth at any step: the statistical error hides its floor"
+        seen = "at most a fifth larger at every step: the statistical error hides its floor"
     elif len(above) == len(sgd):
-        seen = "larger by more than a fifth at every step"
+        seen = "more than a fifth larger at every step"
     else:
-        seen = f"larger by more than a fifth at η = {which}; at other steps the statistical error hides its floor"
+        seen = f"more than a fifth larger at η = {which}; at other steps the statistical error hides its floor"
     return Claim(
         "what is left is the statistical error",
         "“the convergence to x_opt is only guaranteed to an accuracy reflected by the statistical precision of the "
         "problem”",
         f"distance to the truth: HT-SVRG {ours:.2g}, HT-SGD with η = {_floors(sgd, 'truth_floor')}; a fit on the true "
-        f"columns has {oracle:.2g}",
-        "agrees" if ours >= oracle and svrg["fit_floor"] < np.log10(VANISHED * oracle) else "differs",
-        f"k = {TIMES}K lets noise in by {(TIMES - 1) * SPARSITY} more columns, chosen by it: {ours / oracle:.1f} times "
-        f"the error of the true columns. HT-SGD's distance is {seen}",
+        f"support has {oracle:.2g}",
+        judge(ours >= oracle and svrg["fit_floor"] < np.log10(VANISHED * oracle)),
+        f"k = {TIMES}K allows {(TIMES - 1) * SPARSITY} more columns, which fit noise: the error is {ours / oracle:.1f} "
+        f"times that on the true support. The distance of HT-SGD is {seen}",
     )
 
 
@@ -231,8 +232,8 @@ def _necessary(svrg: Item, sgd: Sequence[Item]) -> Claim:
         f"without noise, gradients/n to a distance of {SOLVED:g}: HT-SGD with η = {text}; HT-SVRG {own}",
         "beyond",
         "a question that the paper leaves open, not a statement. " + (
-            "Without noise these runs do not need it: the gradients of all rows vanish at the truth, and their "
-            "variance with them, so that nothing is left to reduce. " if solved else
-            "No step of HT-SGD that was tried gets there. "
+            "Without noise these runs do not need it: at the truth the gradients of all rows vanish, and with them "
+            "their variance, so that nothing is left to reduce. " if solved else
+            "No step of HT-SGD that was tried reaches this distance. "
         ) + "With noise see above; HT-SGD with decreasing steps was not run",
     )  # fmt: skip

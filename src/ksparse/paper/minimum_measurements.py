@@ -1,8 +1,7 @@
-"""Figure 3: the fewest measurements for 95% and 99% success, and lines through them."""
+"""Figure 3: the fewest measurements for 95% and 99% success, and straight lines fitted to them."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -13,9 +12,9 @@ import numpy as np
 from .._progress import counter
 from ..sensing.phase import Ledger
 from . import phase_transitions
-from ._lab import Claim, Item, Lab, Summary
-from ._recovery import D
-from .phase_transitions import NAMES, phase, trial
+from .lab import Claim, Item, Lab, Summary, by_parameters, judge
+from .phase_transitions import NAMES, n_for_rate, phase, trial, unless_few
+from .recovery import D
 
 __all__ = ["trial"]
 
@@ -30,33 +29,27 @@ NEEDS = ("1",)
 KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
 START, LEVELS = 0.9, (0.95, 0.99)
 CLOSE = phase_transitions.STEP
-LINEAR = 0.95  # R² of a line that counts as almost linear
-STRIDE = 8  # trials of a cell at a time: what its losses say decides whether there are more
+LINEAR = 0.95  # the R² from which on a curve counts as almost linear
+STRIDE = 8  # trials of a cell at a time: their failures decide whether more are needed
 
 
-class Config(NamedTuple):
+class MinimumMeasurementsConfig(NamedTuple):
     K: tuple[int, ...]
     trials: int
     step: int  # of n
 
 
 CONFIG = {
-    "quick": Config((2, 6, 10, 16), 10, 8),
-    "standard": Config(phase_transitions.PAPER_K, 100, 1),
-    "full": Config(phase_transitions.PAPER_K, 1000, 1),
+    "quick": MinimumMeasurementsConfig((2, 6, 10, 16), 10, 8),
+    "standard": MinimumMeasurementsConfig(phase_transitions.PAPER_K, 100, 1),
+    "full": MinimumMeasurementsConfig(phase_transitions.PAPER_K, 1000, 1),
 }
 
 
-def items(config: Config) -> list[Item]:
-    """Trials of the kind that a run makes, and about as many: which ones depends on their outcomes."""
+def items(config: MinimumMeasurementsConfig) -> list[Item]:
+    """Typical trials, about as many as a run makes; which trials a run makes depends on their outcomes."""
     return [
-        {
-            "algorithm": algorithm,
-            "signal": "gaussian",
-            "K": K,
-            "n": min(D, 9 * K + 40 + 2 * config.step * i),
-            "trial": t,
-        }
+        _item(algorithm, K, min(D, 9 * K + 40 + 2 * config.step * i), t)
         for algorithm in NAMES
         for K in config.K
         for i in range(4)
@@ -64,8 +57,12 @@ def items(config: Config) -> list[Item]:
     ]
 
 
+def _item(algorithm: str, K: int, n: int, trial: int) -> Item:
+    return {"algorithm": algorithm, "signal": "gaussian", "K": K, "n": n, "trial": trial}
+
+
 def run(lab: Lab, ledger: Ledger) -> None:
-    """All walks side by side: in every round each of them asks for the next trials of the cell where it stands."""
+    """Make all searches in parallel: in every round, each search asks for the next trials of its current cell."""
     config = CONFIG[lab.preset]
     summary = phase_transitions.summarise(lab.records(phase_transitions))
     walks = [Walk(algorithm, K, start(summary, algorithm, K), config) for algorithm in NAMES for K in config.K]
@@ -75,27 +72,26 @@ def run(lab: Lab, ledger: Ledger) -> None:
             over = sum(not items for items in wanted)
             advance(over - done)
             done = over
-            # the slow ones first, and a walk's trials apart: workers end a round together
+            # slow searches first, and the trials of one search apart: then all workers finish a round together
             batch = [item for items in zip_longest(*reversed(wanted)) for item in items if item]
             lab.collect(sys.modules[__name__], batch, ledger, verbose=False)
 
 
 def start(summary: Summary, algorithm: str, K: int) -> int:
-    """n0: where figure 1 has 90% of success; without such a place, its largest n."""
-    curve = phase(summary, algorithm).curve(START, by="K")
-    place = float(curve.n[curve.K == K][0])
-    return int(np.clip(np.floor(place), K, D)) if np.isfinite(place) else (D if place > 0 else K)
+    """n0: the n at which Figure 1 reaches 90% success; its largest n if it does not."""
+    n90 = n_for_rate(phase(summary, algorithm), K, START)
+    return int(np.clip(np.floor(n90), K, D)) if np.isfinite(n90) else (D if n90 > 0 else K)
 
 
 class Walk:
-    """One search: from n0 upwards until 95%, and on until 99%."""
+    """One search: n grows from n0 until the success rate is 95%, and then until it is 99%."""
 
-    def __init__(self, algorithm: str, K: int, n: int, config: Config) -> None:
+    def __init__(self, algorithm: str, K: int, n: int, config: MinimumMeasurementsConfig) -> None:
         self.algorithm, self.K, self.n, self.config = algorithm, K, n, config
         self.levels = list(LEVELS)
 
     def wants(self, ledger: Ledger) -> list[Item]:
-        """The next trials, having gone as far as the known ones lead; none at the end."""
+        """The next trials, after advancing as far as known trials allow; none at the end of the search."""
         while self.levels and self.n <= D:
             known = self._known(ledger)
             allowed = int((1 - self.levels[0]) * self.config.trials + 1e-9)
@@ -104,29 +100,26 @@ class Walk:
             elif len(known) == self.config.trials:
                 self.levels.pop(0)  # the same cell may be good enough for the next level
             else:
-                return [self._item(t) for t in range(len(known), min(len(known) + STRIDE, self.config.trials))]
+                trials = range(len(known), min(len(known) + STRIDE, self.config.trials))
+                return [_item(self.algorithm, self.K, self.n, t) for t in trials]
         return []
 
     def _known(self, ledger: Ledger) -> list[bool]:
-        """Outcomes of whole strides only: a run that was killed within one must not decide before its end."""
+        """The outcomes of complete strides: a run that was killed within a stride must not decide before its end."""
         outcomes = []
         for t in range(self.config.trials):
-            key = tuple(self._item(t)[name] for name in KEY)
+            item = _item(self.algorithm, self.K, self.n, t)
+            key = tuple(item[name] for name in KEY)
             if key not in ledger:
                 break
             outcomes.append(ledger.kept[key][0])
         whole = len(outcomes) == self.config.trials
         return outcomes if whole else outcomes[: len(outcomes) // STRIDE * STRIDE]
 
-    def _item(self, trial: int) -> Item:
-        return {"algorithm": self.algorithm, "signal": "gaussian", "K": self.K, "n": self.n, "trial": trial}
-
 
 def summarise(records: Iterable[Item]) -> Summary:
-    """The smallest n with each level's share of successes among a whole set of trials; None: not up to d."""
-    cells: dict[tuple[str, int, int], list[bool]] = {}
-    for record in records:
-        cells.setdefault((record["algorithm"], record["K"], record["n"]), []).append(record["success"])
+    """The smallest n whose complete trials reach each level of success; None if no n up to d does."""
+    cells = by_parameters(records, ("algorithm", "K", "n"), "success")
     trials = max(map(len, cells.values()), default=0)
     found: Summary = {}
     for algorithm in NAMES:
@@ -139,9 +132,7 @@ def summarise(records: Iterable[Item]) -> Summary:
     return found
 
 
-def _least(
-    cells: dict[tuple[str, int, int], list[bool]], algorithm: str, K: int, level: float, trials: int
-) -> int | None:
+def _least(cells: dict[tuple[Any, ...], list[bool]], algorithm: str, K: int, level: float, trials: int) -> int | None:
     good = [
         n
         for (name, sparsity, n), outcomes in cells.items()
@@ -150,8 +141,8 @@ def _least(
     return min(good, default=None)
 
 
-class Fit(NamedTuple):
-    """n = slope·K + intercept, and the share of the variance that it explains."""
+class LinearFit(NamedTuple):
+    """n = slope·K + intercept, and the share of the variance that it explains (R²)."""
 
     slope: float
     intercept: float
@@ -161,12 +152,12 @@ class Fit(NamedTuple):
         return f"n = {self.slope:.1f} K {'+' if self.intercept >= 0 else '−'} {abs(self.intercept):.0f}"
 
 
-def fit(summary: Summary, algorithm: str, level: float) -> Fit | None:
+def fit(summary: Summary, algorithm: str, level: float) -> LinearFit | None:
     K, n = _points(summary, algorithm, level)
     if K.size < 3:
         return None
     slope, intercept = np.polyfit(K, n, 1)
-    return Fit(float(slope), float(intercept), float(1 - np.var(n - slope * K - intercept) / np.var(n)))
+    return LinearFit(float(slope), float(intercept), float(1 - np.var(n - slope * K - intercept) / np.var(n)))
 
 
 def _points(summary: Summary, algorithm: str, level: float) -> tuple[Any, Any]:
@@ -200,7 +191,8 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
     summary = summaries.get(NUMBER)
     if not summary:
         return []
-    return [claim for level in LEVELS for claim in (_linear(summary, level), _on_top(summary, level))]
+    found = [claim for level in LEVELS for claim in (_linear(summary, level), _on_top(summary, level))]
+    return [unless_few(claim, summary["ht-svrg"]["trials"]) for claim in found]
 
 
 def _linear(summary: Summary, level: float) -> Claim:
@@ -215,17 +207,17 @@ def _linear(summary: Summary, level: float) -> Claim:
     )
     good = all(line.explained >= LINEAR for line in lines.values())
     reason = f"Judged by R² ≥ {LINEAR:g} for every algorithm. "
-    bends = {name: _bend(summary, name, level) for name in lines}
+    halves = {name: _slopes_of_halves(summary, name, level) for name in lines}
     reason += "Measurements per non-zero in the lower and the upper half of the K: " + "; ".join(
-        f"{NAMES[name]} {lower:.1f} and {upper:.1f}" for name, (lower, upper) in bends.items()
+        f"{NAMES[name]} {lower:.1f} and {upper:.1f}" for name, (lower, upper) in halves.items()
     )
-    if all(round(upper, 1) < round(lower, 1) for lower, upper in bends.values()):  # as they are shown
+    if all(round(upper, 1) < round(lower, 1) for lower, upper in halves.values()):  # compared as shown
         reason += ": all curves are concave, which R² hides"
-    return _judged(summary, Claim(claim, paper, ours, "agrees" if good else "differs", f"{reason}."))
+    return Claim(claim, paper, ours, judge(good), f"{reason}.")
 
 
-def _bend(summary: Summary, algorithm: str, level: float) -> tuple[float, float]:
-    """The slopes of lines through the lower and through the upper half of the points, which share the middle one."""
+def _slopes_of_halves(summary: Summary, algorithm: str, level: float) -> tuple[float, float]:
+    """The slopes of lines through the lower and the upper half of the points; an odd middle point is in both halves."""
     K, n = _points(summary, algorithm, level)
     half = (K.size + 1) // 2
     lower, upper = (float(np.polyfit(K[part], n[part], 1)[0]) for part in (slice(half), slice(K.size - half, None)))
@@ -238,15 +230,8 @@ def _on_top(summary: Summary, level: float) -> Claim:
     gaps = np.array([svrg[K] - pgd[K] for K in svrg if K in pgd])
     if not gaps.size:
         return Claim(claim, paper, "no K where both reach the level", "open", "More trials are needed.")
-    ours = f"HT-SVRG − PGD: {gaps.mean():+.1f} measurements in the mean over {gaps.size} K"
+    ours = f"HT-SVRG − PGD: {gaps.mean():+.1f} measurements on average over {gaps.size} K"
     ours += f", from {gaps.min():+.0f} to {gaps.max():+.0f}"
     good = abs(gaps.mean()) <= CLOSE
-    reason = "" if good else "More than the step of figure 1."
-    return _judged(summary, Claim(claim, paper, ours, "agrees" if good else "differs", reason))
-
-
-def _judged(summary: Summary, claim: Claim) -> Claim:
-    """The claim, left open if there were few trials."""
-    if summary["ht-svrg"]["trials"] >= phase_transitions.ENOUGH:
-        return claim
-    return dataclasses.replace(claim, verdict="open", reason="Few trials a cell.")
+    reason = "" if good else "More than the step of n in Figure 1."
+    return Claim(claim, paper, ours, judge(good), reason)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import classification, digits
-from ._digits import MNIST, as_paper, title_of, unpack
-from ._lab import Claim, Item, Summary
+from .digits import MNIST, as_paper, title_of, unpack, versus
+from .lab import PRESETS, Claim, Item, Summary, judge
 
 NUMBER = "7"
 TITLE = "Visualization of the models"
@@ -21,22 +21,16 @@ TEXT = (
     "large one as negative. The red color represents negative weights while the blue pixels correspond with positive "
     "weights."
 )
-NEEDS = (digits.NUMBER, classification.NUMBER)  # it has no trials of its own
+NEEDS = (digits.NUMBER, classification.NUMBER)  # this figure has no trials of its own
 KEY: tuple[str, ...] = ()
 KEEP: tuple[str, ...] = ()
-COLORS = ("#b2182b", "#ffffff", "#2166ac")  # red, none, blue: colour-blind people tell them apart too
-BRIGHT = 95  # the percentile of magnitudes that gets the full colour; the few above it get no more
+CONFIG = dict.fromkeys(PRESETS)  # nothing to configure
+COLORS = ("#b2182b", "#ffffff", "#2166ac")  # red, white, blue: colour-blind people can tell them apart
+BRIGHT = 95  # magnitudes from this percentile on get the full colour
 QUARTER = 0.25
 
 
-class Config(NamedTuple):
-    """Nothing to set."""
-
-
-CONFIG = {"quick": Config(), "standard": Config(), "full": Config()}
-
-
-def items(config: Config) -> list[Item]:
+def items(config: None) -> list[Item]:
     return []
 
 
@@ -45,7 +39,7 @@ def summarise(records: Iterable[Item]) -> Summary:
 
 
 def plot(summaries: dict[str, Summary]) -> dict[str, Any]:
-    """A panel a pair: the two digits, then the weights at every k, all in one scale."""
+    """One panel per pair: the two digits, then the weights for every k, all on the same scale."""
     summary = summaries.get(classification.NUMBER, {})
     samples = summaries.get(digits.NUMBER, {})
     same = samples.get("digits") == summary.get("digits")
@@ -105,10 +99,10 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
     (low, _, pair, k), (high, *_) = min(found), max(found)
     good = sum(entry[1] for entry in found)
     ours = (
-        f"{len(found)} models name {100 * low:.1f}% ({pair.replace('v', ' vs ')}, k = {k}) to {100 * high:.1f}% of the "
-        f"test images correctly; {good} have at most a quarter of the errors of always naming the more frequent digit"
+        f"{len(found)} models classify {100 * low:.1f}% ({versus(pair)}, k = {k}) to {100 * high:.1f}% of the test "
+        f"images correctly; {good} make at most a quarter of the errors of always predicting the more frequent digit"
     )
-    verdict, reason = ("agrees", "") if good == len(found) else ("differs", "the smallest models err more often")
     paper = "“Apparently, the models we learned are discriminative.”"
-    claim = Claim("The models tell digits apart", paper, ours, verdict, reason)
+    reason = "" if good == len(found) else "the smallest models make more errors"
+    claim = Claim("The models tell digits apart", paper, ours, judge(good == len(found)), reason)
     return as_paper([claim], summary.get("digits", MNIST))

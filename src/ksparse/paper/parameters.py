@@ -1,8 +1,8 @@
 """Figure 4: the objective of HT-SVRG against stages, for several k, m and η.
 
-One matrix and many signals, as in the paper.  The iterate is the last one of a stage; the objective is averaged in the
-logarithm (see `log_mean`).  A run ends early where nothing is left to see: once the objective is below 1e-24, where
-rounding is near, and once it is beyond 1e120 after three stages, of which the paper speaks.
+One matrix and many signals, as in the paper.  A stage starts from the last iterate of the stage before; the logarithm
+of the objective is averaged (see `log_mean`).  A run ends early once the objective is below 1e-24, near rounding, or
+above 1e120 after at least three stages, the number that the paper states.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._minimize import minimize
 from ..problem import Problem
 from ..result import Progress
 from ..sensing.phase import Experiment, stream, wilson
 from ..solvers import HTSVRG
-from ._histories import (
+from .histories import (
     OTHERS,
     STANDARD,
     as_powers,
@@ -32,7 +33,8 @@ from ._histories import (
     power,
     quantile,
 )  # fmt: skip
-from ._lab import Claim, Item, Summary, by_parameters, significant
+from .lab import Claim, Item, Summary, by_parameters, judge, significant
+from .recovery import SUCCESS, D, relative_error
 
 NUMBER = "4"
 TITLE = "Influence of k, m and η on HT-SVRG"
@@ -45,16 +47,17 @@ TEXT = (
     "we say that the set of parameters cannot ensure convergence and we average over these failure signals …"
 )
 NEEDS: tuple[str, ...] = ()
-N, SPARSITY, D = 100, 4, 256
+N, SPARSITY = 100, 4
 K_STANDARD, M_STANDARD, HEURISTIC = 36, 300, "spectral"
 KEY = ("k", "m", "step", "stages", "trial")
 KEEP: tuple[str, ...] = ()
-SMALL, SETTLED, BEYOND, SPOKEN_OF = 1e-24, 1e-10, 1e120, 3
-ENOUGH = 0.95  # the paper's threshold for averaging over successes
-PANELS = {"k": "k, kept in every step", "m": "m, steps a stage", "step": "η, the step"}
+SMALL, SETTLED = 1e-24, 1e-10  # an objective near rounding; an objective relative to the start that counts as solved
+BEYOND, PAPER_STAGES = 1e120, 3  # the paper: "exceeds 10^120 within 3 stages"
+ENOUGH = 0.95  # share of successes above which the paper averages over successes
+PANELS = {"k": "k, kept in every step", "m": "m, steps per stage", "step": "η, the step"}
 
 
-class Config(NamedTuple):
+class ParametersConfig(NamedTuple):
     trials: int
     stages: int
     k: tuple[int, ...] = (4, 8, 12, 20, 36, 50)
@@ -63,13 +66,13 @@ class Config(NamedTuple):
 
 
 CONFIG = {
-    "quick": Config(5, 1500, k=(4, 8, 20, 36, 50)),
-    "standard": Config(100, 1500),
-    "full": Config(1000, 1500),
+    "quick": ParametersConfig(5, 1500, k=(4, 8, 20, 36, 50)),
+    "standard": ParametersConfig(100, 1500),
+    "full": ParametersConfig(1000, 1500),
 }
 
 
-def items(config: Config) -> list[Item]:
+def items(config: ParametersConfig) -> list[Item]:
     settings = {(k, M_STANDARD, HEURISTIC) for k in config.k}
     settings |= {(K_STANDARD, m, HEURISTIC) for m in config.m}
     settings |= {(K_STANDARD, M_STANDARD, step) for step in config.steps}
@@ -86,16 +89,16 @@ def trial(seed: int, k: int, m: int, step: str, stages: int, trial: int) -> Item
         step=HEURISTIC if step == HEURISTIC else float(step), m=m, stages=stages, tol=0.0, stop_on_divergence=False
     )
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # that numbers overflow is what some of the steps are here for
+        warnings.simplefilter("ignore")  # with some of the steps numbers overflow, as they should
         rng = stream(seed, "parameters", k, m, step, trial)
         result = minimize(A, y, k, solver=solver, random_state=rng, callback=_decided)
     objective, last = result.history.objective, result.n_stages
     diverged = result.status == "diverged" or bool(objective[-1] > BEYOND)
-    error = math.inf if diverged else float(np.linalg.norm(result.x - x) / np.linalg.norm(x))
+    error = math.inf if diverged else relative_error(result.x, x)
     return {
         "eta": significant([result.history.step[0]])[0],
         "error": significant([error])[0],
-        "success": error < 1e-3,
+        "success": error < SUCCESS,
         "diverged": diverged,
         "ended": last,
         "settled": _first(objective <= SETTLED * objective[0]),
@@ -105,11 +108,11 @@ def trial(seed: int, k: int, m: int, step: str, stages: int, trial: int) -> Item
     }
 
 
-def _decided(told: Progress) -> bool:
-    return told.objective < SMALL or (told.objective > BEYOND and told.stage >= SPOKEN_OF)
+def _decided(now: Progress) -> bool:
+    return now.objective < SMALL or (now.objective > BEYOND and now.stage >= PAPER_STAGES)
 
 
-def _first(holds: Any, otherwise: int | None = None) -> int | None:
+def _first(holds: NDArray[np.bool_], otherwise: int | None = None) -> int | None:
     return int(np.argmax(holds)) if holds.any() else otherwise
 
 
@@ -125,13 +128,13 @@ def summarise(records: Iterable[Item]) -> Summary:
 
 
 def covered(seed: int) -> float | None:
-    """1/(4L) of the matrix: the theorem speaks of smaller steps."""
+    """1/(4L) of the matrix: the theorem covers smaller steps only."""
     A, _, y, _ = Experiment(d=D, matrix="cell", seed=seed).problem(N, SPARSITY, 0)
     return significant([1 / (4 * Problem.create(A, y).restricted_smoothness(3 * K_STANDARD + SPARSITY))])[0]
 
 
 def _setting(group: Sequence[Item], stages: Sequence[int]) -> Item:
-    """What the trials of one setting amount to."""
+    """The summary of the trials with one setting."""
     won = [record for record in group if record["success"]]
     lost = [record for record in group if not record["success"]]
     converges = len(won) > ENOUGH * len(group)
@@ -145,18 +148,18 @@ def _setting(group: Sequence[Item], stages: Sequence[int]) -> Item:
         "settled": quantile([record["settled"] for record in group]),
         "beyond": quantile([record["beyond"] for record in group]),
         "after_three": quantile([_after_three(record, stages) for record in group]),
-        "within_three": sum(record["beyond"] is not None and record["beyond"] <= SPOKEN_OF for record in group),
+        "within_three": sum(record["beyond"] is not None and record["beyond"] <= PAPER_STAGES for record in group),
     }
 
 
 def _filled(record: Item, length: int) -> list[float | None]:
-    """A history of full length: a run that ended at rounding stays there, one that diverged is off the scale."""
+    """A history of full length: a run that ended at rounding stays there; for one that diverged, the rest is None."""
     rest = None if record["diverged"] else record["last"]
     return record["history"] + [rest] * (length - len(record["history"]))
 
 
 def _after_three(record: Item, stages: Sequence[int]) -> float | None:
-    return _filled(record, len(stages))[stages.index(SPOKEN_OF)]
+    return _filled(record, len(stages))[stages.index(PAPER_STAGES)]
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
@@ -176,19 +179,19 @@ def _panel(summary: Summary, name: str) -> Any:
             summary["stages"], as_powers(setting["history"]), color=line.color, linestyle=line.dashes,
             linewidth=2.2 if usual else 1.6, label=f"{_value(setting, name)} ({share:.0%})",
         )  # fmt: skip
-    # a diverging run leaves any scale that a converging one can be read on
+    # a diverging run would need a scale on which converging ones cannot be read
     ax.set(ylim=(SMALL / 10, 1e3 if name != "step" else 1e40))
-    if name == "step":  # the first stages, in which runs diverge, and all those in which they converge
+    if name == "step":  # shows both the first stages, in which runs diverge, and the many in which others converge
         ax.set_xscale("symlog", linthresh=1)
         ax.set(xlim=(0, summary["limit"]), yticks=[10.0**log for log in range(-24, 37, 12)])
     else:
         ax.set(xlim=(0, 0.6 * summary["limit"] if name == "k" else summary["limit"]))
-    legend_beneath(ax, f"{'η' if name == 'step' else name} (share of the signals recovered)")
+    legend_beneath(ax, f"{'η' if name == 'step' else name} (share of signals recovered)")
     return ax
 
 
 def _varied(summary: Summary, name: str) -> list[Item]:
-    """The settings of a panel: those that differ from the standard in this parameter alone, and the standard."""
+    """The settings of a panel: the standard, and those that differ from it in this parameter alone."""
     usual = {"k": K_STANDARD, "m": M_STANDARD, "step": HEURISTIC}
     others = [other for other in usual if other != name]
     return [s for s in summary["settings"] if all(s[other] == usual[other] for other in others)]
@@ -231,9 +234,9 @@ def _large_k(settings: Sequence[Item]) -> Claim | None:
     lowest, best = wilson(usual["successes"], usual["trials"])
     verdict = "agrees" if highest < lowest else "differs" if best < highest else "open"
     reason = {
-        "agrees": f"the shares are those of one matrix and {at_k['trials']} signals; some are recovered at k = K, too",
+        "agrees": f"the shares are for one matrix and {at_k['trials']} signals; some are recovered at k = K, too",
         "differs": "k = K recovers as many signals as k = 9K",
-        "open": f"{at_k['trials']} trials cannot tell the shares apart",
+        "open": f"{at_k['trials']} trials are too few to tell the shares apart",
     }[verdict]
     return Claim(
         "k has to be larger than K = 4", "“If the sparsity parameter k is not large enough, HT-SVRG will not recover "
@@ -249,8 +252,8 @@ def _slow_m(settings: Sequence[Item]) -> list[Claim]:
     unknown = [i for i, stage in enumerate(stages) if stage is None]
     verdict = "open" if unknown else "agrees" if all(a > b for a, b in pairwise(stages)) else "differs"
     reason = {
-        "open": "not every m got to 1e-10 of its start in half of its runs",
-        "differs": "the stages do not fall with m throughout",
+        "open": "not every m reached 1e-10 of the start in half of its runs",
+        "differs": "the number of stages does not fall with every increase of m",
     }.get(verdict, "")
     found = [
         Claim("a small m leads to slow convergence, in stages", "“A small m leads to a frequent full gradient "
@@ -265,18 +268,18 @@ def _slow_m(settings: Sequence[Item]) -> list[Claim]:
     spread = (max(stages) / min(stages), max(costs) / min(costs))
     return [
         *found,
-        Claim("a small m costs full gradients", "the same, counting (2m/n + 1) full gradients a stage",
-              f"full gradients to 1e-10 of the start, m = {text}", "agrees" if falling else "differs",
+        Claim("a small m costs full gradients", "the same, counting (2m/n + 1) full gradients per stage",
+              f"full gradients to 1e-10 of the start, m = {text}", judge(falling),
               f"the measure matters: a factor of {spread[0]:.1f} in stages between the smallest m and the best is "
-              f"one of {spread[1]:.1f} in gradients" if falling else
-              "in gradients the largest m is not the best: a stage of m steps pays for them"),
+              f"a factor of {spread[1]:.1f} in gradients" if falling else
+              "counted in gradients the largest m is not the best, since a stage has to pay for its m steps"),
     ]  # fmt: skip
 
 
 def _heuristic(standard: Item) -> Claim:
     agrees = round(standard["eta"], 1) == 0.3
-    return Claim("the heuristic step", "“η = 2/svds(AAᵀ) ≈ 0.3”", f"{standard['eta']:.4g} of the matrix used here",
-                 "agrees" if agrees else "differs", "" if agrees else "another matrix of the same law")  # fmt: skip
+    return Claim("the heuristic step", "“η = 2/svds(AAᵀ) ≈ 0.3”", f"{standard['eta']:.4g} for the matrix used here",
+                 judge(agrees), "" if agrees else "another matrix from the same distribution")  # fmt: skip
 
 
 def _works_well(standard: Item, steps: Sequence[Item], summary: Summary) -> Claim:
@@ -290,21 +293,21 @@ def _works_well(standard: Item, steps: Sequence[Item], summary: Summary) -> Clai
     )  # fmt: skip
     return Claim(
         "the heuristic step is good", "“our heuristic choice η = 0.3 works well”",
-        f"{share:.0%} of the signals recovered{faster}", "agrees" if share > ENOUGH else "differs",
+        f"{share:.0%} of the signals recovered{faster}", judge(share > ENOUGH),
         f"the theorem asks for η < 1/(4L) = {summary['covered']:.2g} and does not cover "
-        f"{'it' if standard['eta'] >= summary['covered'] else 'larger ones'}; nor is it HT-SVRG's edge of stability: "
-        "2/σ₁ is PGD's, whose gradient is n times the mean"
-        + ("" if share > ENOUGH else f"; {1 - share:.0%} of the signals are lost"),
+        f"{'this step' if standard['eta'] >= summary['covered'] else 'larger steps'}. Nor is 2/σ₁ the limit of "
+        "stability of HT-SVRG: it is that of PGD, whose gradient is n times as large"
+        + ("" if share > ENOUGH else f"; {1 - share:.0%} of the signals are not recovered"),
     )  # fmt: skip
 
 
 def _divergence(steps: Sequence[Item], large: Sequence[Item]) -> Claim:
-    verdict = "agrees" if all(s["diverged"] == s["trials"] for s in large) else "differs"
+    verdict = judge(all(s["diverged"] == s["trials"] for s in large))
     slow = [s for s in steps if s["eta"] < 3 and s["diverged"] == s["trials"]]
-    reason = "" if verdict == "agrees" else "some trials at η ≥ 3 stay finite"
+    reason = "" if verdict == "agrees" else "some trials with η ≥ 3 stay finite"
     if slow:
         first = slow[0]
-        when = f"; it takes {first['beyond']:.0f} stages to pass 1e120" if first["beyond"] else ""
+        when = f"; it takes {first['beyond']:.0f} stages to exceed 1e120" if first["beyond"] else ""
         reason = "; ".join(filter(None, [reason, f"η = {first['eta']:.2g} diverges as well{when}"]))
     return Claim("divergence at η ≥ 3", "“We observe divergence when η ≥ 3.”",
                  f"diverged at η = {_shares(steps, 'step', 'diverged')}", verdict, reason)  # fmt: skip
@@ -316,11 +319,11 @@ def _within_three(settings: Sequence[Item]) -> Claim | None:
     all_within = all(s["within_three"] == s["trials"] for s in settings)
     medians = ", ".join(f"η = {s['eta']:.2g}: {power(s['after_three'])}" for s in settings)
     late = [s for s in settings if s["within_three"] < s["trials"] and s["beyond"]]
-    text = ", ".join(f"η = {s['eta']:.2g} passes 1e120 after {s['beyond']:.0f} stages" for s in late)
+    text = ", ".join(f"η = {s['eta']:.2g} exceeds 1e120 after {s['beyond']:.0f} stages" for s in late)
     quick = ", ".join(f"{s['eta']:.2g}" for s in settings if s["within_three"] == s["trials"])
-    steps = f"the paper does not say which steps it tried; η = {quick} does it" if quick else "no step tried does it"
+    tried = f"the paper does not say which steps it tried; η = {quick} does so" if quick else "no step tried does so"
     return Claim(
         "how fast it diverges", "“when η > 3, the objective value exceeds 10^120 within 3 stages”",
-        f"median objective after 3 stages: {medians}", "agrees" if all_within else "differs",
-        "" if all_within else "; ".join(filter(None, [text, steps])),
+        f"median objective after 3 stages: {medians}", judge(all_within),
+        "" if all_within else "; ".join(filter(None, [text, tried])),
     )  # fmt: skip

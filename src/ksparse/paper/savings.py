@@ -1,4 +1,4 @@
-"""Beyond the paper: what its method would save with other steps, and what other algorithms need."""
+"""Beyond the paper: what HT-SVRG would save with other steps, and what other algorithms need."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ..sensing import recover
 from ..sensing.phase import Experiment, stream
 from ..solvers import HTSAGA, HTSVRG, IHT, PGD
 from . import phase_transitions
-from ._lab import Claim, Item, Summary
-from ._recovery import PASSES, STAGES, SUCCESS, D, told
-from .phase_transitions import phase
+from .lab import Claim, Item, Summary, judge
+from .phase_transitions import by_cell, count_trials, phase
+from .recovery import PASSES, STAGES, SUCCESS, D, paper_k, relative_error
 
 LIMIT = 300  # stages of HT-SVRG with automatic steps; HT-SAGA gets as many full gradients
 NUMBER = "savings"
 TITLE = "Measurements and gradients that could be saved"
 TEXT = (
     "Not in the paper: the same matrices and signals for HT-SVRG and HT-SAGA with automatic steps (k = 9K), for hard "
-    "thresholding pursuit and subspace pursuit told K, and for ksparse's default, told only that there are at most 2K "
-    "non-zeros. A full gradient is n gradients of single rows, or two products with A. They are counted until the "
-    "error is below the paper's threshold, and for pursuits to their end; fits on chosen columns are not counted. A "
-    "step of HT-SVRG counts as one gradient, since those at the snapshot are remembered: 4 full gradients a stage. By "
-    "the paper's count, two a step, it is 7. Automatic steps get at most "
+    "thresholding pursuit and subspace pursuit, which are told K, and for ksparse's default, which is only told that "
+    "there are at most 2K non-zeros. A full gradient is n gradients of single rows, or two products with A. They are "
+    "counted until the error is below the paper's threshold, and for pursuits to their end; fits on chosen columns are "
+    "not counted. A step of HT-SVRG counts as one gradient, since those at the snapshot are stored: 4 full gradients "
+    "per stage. By the paper's count, two per step, it is 7. Automatic steps get at most "
     f"{LIMIT} stages of HT-SVRG or {PASSES * LIMIT:,} epochs of HT-SAGA, the paper's step {STAGES:,} stages: with more "
-    "they may need fewer measurements than is shown."
+    "stages they may need fewer measurements than shown."
 )
 NEEDS = ("1",)
 KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
@@ -42,47 +42,48 @@ SOLVERS: dict[str, Any] = {
     "ht-svrg-auto": HTSVRG(stages=LIMIT, tol=1e-12),
     "ht-saga": HTSAGA(epochs=PASSES * LIMIT, tol=1e-12),
 }
-A_STAGE = 4  # full gradients of HT-SVRG: m = 3n steps, and the one at the snapshot
-ENOUGH = 10  # trials a cell before gradients are judged
+A_STAGE = 4  # full gradients per stage of HT-SVRG: m = 3n steps, and the full gradient at the snapshot
+ENOUGH = 10  # trials per cell that a verdict on gradients needs
 LEVEL = 0.95
-MEASUREMENTS, SPARSITY = 232, 16  # where gradients are compared; and the K that is spoken of
+MEASUREMENTS, SPARSITY = 232, 16  # the n at which gradients are compared, and the K of the claims
 
 
-class Grid(NamedTuple):
+class SavingsGrid(NamedTuple):
     n: tuple[int, ...]
     K: tuple[int, ...]
     trials: int
 
 
-class Config(NamedTuple):
-    pursuits: Grid
-    stochastic: Grid
+class SavingsConfig(NamedTuple):
+    pursuits: SavingsGrid
+    stochastic: SavingsGrid
 
 
 CONFIG = {
-    "quick": Config(
-        Grid((*range(24, 137, 16), MEASUREMENTS), (4, 16, 26), 10), Grid((104, 168, MEASUREMENTS), (4, 16), 2)
+    "quick": SavingsConfig(
+        SavingsGrid((*range(24, 137, 16), MEASUREMENTS), (4, 16, 26), 10),
+        SavingsGrid((104, 168, MEASUREMENTS), (4, 16), 2),
     ),
-    "standard": Config(
-        Grid((*range(8, 137, 8), MEASUREMENTS), (2, 6, 10, 14, 16, 18, 22, 26), 100),
-        Grid((*range(40, D + 1, 16), MEASUREMENTS), (4, 8, 16, 22), 25),
+    "standard": SavingsConfig(
+        SavingsGrid((*range(8, 137, 8), MEASUREMENTS), (2, 6, 10, 14, 16, 18, 22, 26), 100),
+        SavingsGrid((*range(40, D + 1, 16), MEASUREMENTS), (4, 8, 16, 22), 25),
     ),
-    "full": Config(
-        Grid((*range(4, 141, 4), MEASUREMENTS), phase_transitions.PAPER_K, 1000),
-        Grid((*range(8, D + 1, 8), MEASUREMENTS), phase_transitions.PAPER_K, 100),
+    "full": SavingsConfig(
+        SavingsGrid((*range(4, 141, 4), MEASUREMENTS), phase_transitions.PAPER_K, 1000),
+        SavingsGrid((*range(8, D + 1, 8), MEASUREMENTS), phase_transitions.PAPER_K, 100),
     ),
 }
 
 
-def items(config: Config) -> list[Item]:
-    """Pursuits on one grid, stochastic solvers on another; the paper's algorithms where gradients are compared."""
+def items(config: SavingsConfig) -> list[Item]:
+    """Pursuits on one grid, stochastic solvers on another, the paper's algorithms at the n of the comparison."""
     sets = (
         (PURSUITS, config.pursuits),
         (STOCHASTIC, config.stochastic),
         (PAPER, config.stochastic._replace(n=(MEASUREMENTS,))),
     )
     cells = [(algorithms, grid, K, n) for algorithms, grid in sets for K in grid.K for n in sorted(set(grid.n))]
-    shuffled = [cells[i] for i in np.random.default_rng(0).permutation(len(cells))]  # so that the time left can be told
+    shuffled = [cells[i] for i in np.random.default_rng(0).permutation(len(cells))]  # to estimate the time left
     return [
         {"algorithm": algorithm, "signal": "gaussian", "K": K, "n": n, "trial": trial}
         for algorithms, grid, K, n in shuffled
@@ -94,50 +95,35 @@ def items(config: Config) -> list[Item]:
 def trial(seed: int, algorithm: str, signal: str, K: int, n: int, trial: int) -> Item:
     A, x, y, _ = Experiment(algorithm="htp", signal=signal, d=D, matrix="cell", seed=seed).problem(n, K, trial)
     if algorithm in SOLVERS:
-        error, gradients = _solve(algorithm, A, x, y, K, stream(seed, algorithm, signal, n, K, trial))
+        rng = stream(seed, algorithm, signal, n, K, trial)
+        result: Any = minimize(
+            A, y, paper_k(algorithm, K), solver=SOLVERS[algorithm], random_state=rng,
+            callback=lambda now: relative_error(now.x, x) < SUCCESS,
+        )  # fmt: skip
+        spent = float(result.history.gradients[-1]) / y.size
     else:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # that k is too large for n is what trials are for
-            found = recover(A, y, min(2 * K, D) if algorithm == "auto" else K, algorithm=algorithm)
-        error, gradients = _distance(found.x, x), found.products / 2
-    success = error < SUCCESS
-    return {"success": success, "gradients": round(gradients, 1) if success else -1.0}
-
-
-def _distance(found: Any, x: Any) -> float:
-    return float(np.linalg.norm(found - x) / np.linalg.norm(x))
-
-
-def _solve(algorithm: str, A: Any, x: Any, y: Any, K: int, rng: np.random.Generator) -> tuple[float, float]:
-    """The error at the end, and full gradients until it was small enough."""
-    near = minimize(
-        A, y, told(algorithm, K), solver=SOLVERS[algorithm], random_state=rng,
-        callback=lambda now: _distance(now.x, x) < SUCCESS,
-    )  # fmt: skip
-    return _distance(near.x, x), float(near.history.gradients[-1]) / y.size
+            warnings.simplefilter("ignore")  # some trials have a k that is too large for n
+            result = recover(A, y, min(2 * K, D) if algorithm == "auto" else K, algorithm=algorithm)
+        spent = result.products / 2
+    success = relative_error(result.x, x) < SUCCESS
+    return {"success": success, "gradients": round(spent, 1) if success else -1.0}
 
 
 def summarise(records: Iterable[Item]) -> Summary:
-    cells: dict[str, dict[tuple[int, int], list[float]]] = {}
-    for record in records:
-        name = f"{record['algorithm']} {record['signal']}"
-        cells.setdefault(name, {}).setdefault((record["K"], record["n"]), []).append(record["gradients"])
     found: Summary = {}
-    for name in sorted(cells):
-        keys = sorted(cells[name])
-        won = [[g for g in cells[name][key] if g >= 0] for key in keys]
+    for name, cells in by_cell(records, "gradients").items():
+        spent = [[g for (g,) in outcomes if g >= 0] for outcomes in cells.values()]  # of the successes
         found[name] = {
-            "K": [K for K, _ in keys],
-            "n": [n for _, n in keys],
-            "trials": [len(cells[name][key]) for key in keys],
-            "successes": [len(gradients) for gradients in won],
-            "gradients": [round(float(np.median(gradients)), 1) if gradients else None for gradients in won],
+            **count_trials(cells),
+            "successes": [len(gradients) for gradients in spent],
+            "gradients": [round(float(np.median(gradients)), 1) if gradients else None for gradients in spent],
         }
     return found
 
 
 def gradients(summary: Summary, algorithm: str, K: int) -> float | None:
-    """The median number of full gradients of the successes, where they are compared; None without any."""
+    """The median number of full gradients of the successes at n = MEASUREMENTS; None without a success."""
     counts = summary.get(f"{algorithm} gaussian", {"K": [], "n": []})
     at = [i for i, cell in enumerate(zip(counts["K"], counts["n"], strict=True)) if cell == (K, MEASUREMENTS)]
     return counts["gradients"][at[0]] if at else None
@@ -179,8 +165,9 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
         name: phase(summaries[NUMBER], algorithm).minimum_n(SPARSITY, LEVEL).n
         for algorithm, name in {**STOCHASTIC, **PURSUITS}.items()
     }
-    ours = f"K = {SPARSITY}, {LEVEL:.0%} on the grid: HT-SVRG (paper) {_place(base)}; "
-    ours += "; ".join(f"{name} {_place(n)}" for name, n in least.items())
+    needed = {"HT-SVRG (paper)": base, **least}
+    ours = f"K = {SPARSITY}, {LEVEL:.0%} on the grid: "
+    ours += "; ".join(f"{name} {f'more than {D}' if n is None else n}" for name, n in needed.items())
     spent = {
         name: gradients(summaries[NUMBER], algorithm, SPARSITY)
         for algorithm, name in {**PAPER, **STOCHASTIC, **PURSUITS}.items()
@@ -189,9 +176,9 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
     best = min((n for n in least.values() if n is not None), default=None)
     fewer = ""
     if base and best and best < base:
-        fewer = f"{1 - best / base:.0%} fewer at best. Over-selection, k = 9K, costs measurements: a fully corrective "
-        fewer += "step does not need it. "
-    fewer += f"Automatic steps have {LIMIT} stages at most, the paper's step {STAGES:,}."
+        fewer = f"{1 - best / base:.0%} fewer at best. Selecting too many columns, k = 9K, costs measurements; methods "
+        fewer += "that refit on the support do not need to. "
+    fewer += f"Automatic steps have at most {LIMIT} stages, the paper's step {STAGES:,}."
     return [
         *_efficient(summaries[NUMBER]),
         Claim("Measurements that HT-SVRG would save", "not in the paper", ours, "beyond", fewer),
@@ -200,13 +187,13 @@ def claims(summaries: dict[str, Summary]) -> list[Claim]:
             "not in the paper",
             f"full gradients at K = {SPARSITY}, n = {MEASUREMENTS}, median: {effort}",
             "beyond",
-            "The step 2/σ₁ is made for PGD, whose gradient is n times the mean: single rows allow more.",
+            "The step 2/σ₁ is made for PGD, whose gradient is n times as large: single rows allow larger steps.",
         ),
     ]
 
 
 def _efficient(summary: Summary) -> list[Claim]:
-    """The paper's HT-SVRG beside its PGD, at every K: both get to the same place, and at what price?"""
+    """What the paper's HT-SVRG and its PGD cost at every K until their error is small."""
     tried = summary.get("ht-svrg gaussian", {"K": [], "trials": []})
     both = {K: (gradients(summary, "ht-svrg", K), gradients(summary, "pgd", K)) for K in tried["K"]}
     costs = {K: (svrg, (svrg - 1) * PASSES / A_STAGE, pgd) for K, (svrg, pgd) in both.items() if svrg and pgd}
@@ -223,18 +210,14 @@ def _efficient(summary: Summary) -> list[Claim]:
         f"Judged by the paper's count at n = {MEASUREMENTS} alone. The paper speaks of large-scale problems, and its "
         "theory of c < n(c′ − 1): neither is tested here.",
         f"If a step counts as one gradient, HT-SVRG is cheaper at K = {', '.join(one_each)}." if one_each else "",
-        "In the mean the 3n steps of a stage go as far as three iterations of PGD with the same η.",
+        "On average the 3n steps of a stage go as far as three iterations of PGD with the same η.",
     ]
     return [
         Claim(
             f"HT-SVRG is cheaper than PGD, n = {MEASUREMENTS}",
             "“HT-SVRG is computationally more efficient”",
             f"full gradients to an error of {SUCCESS:g}, median: {text}",
-            "open" if few or len(set(cheaper)) > 1 else "agrees" if cheaper[0] else "differs",
-            "Few trials a cell." if few else " ".join(filter(None, reasons)),
+            "open" if few or len(set(cheaper)) > 1 else judge(cheaper[0]),
+            "Few trials per cell." if few else " ".join(filter(None, reasons)),
         )
     ]
-
-
-def _place(n: int | None) -> str:
-    return f"more than {D}" if n is None else str(n)

@@ -1,9 +1,9 @@
-"""The bounds of the paper's sections 2 to 4, computed again.  They are formulas: there are no trials."""
+"""The bounds of the paper's sections 2 to 4, computed from their formulas.  There are no trials."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from .. import theory
 from .._style import new_axes
 from ..operators import hard_threshold
 from ..theory.figures import plot_bounds, plot_thresholds
-from ._lab import Claim, Item, Summary
+from .lab import PRESETS, Claim, Item, Summary, judge
 
 NUMBER = "theory"
 TITLE = "The tight bound, and what follows from it"
@@ -25,26 +25,20 @@ applicable. In contrast, Theorem 1 asserts that this condition can be fulfilled 
 NEEDS: tuple[str, ...] = ()
 KEY: tuple[str, ...] = ()
 KEEP: tuple[str, ...] = ()
+CONFIG = dict.fromkeys(PRESETS)  # nothing to configure
 
-TRUE, DIMENSION = 10, 1000  # K and d of the pictures and of the pairs; the constants do not depend on them
-EQUAL = 1e-12  # a relative deviation that is rounding
-FORMULA = "Computed from the formula. That no pair of vectors is stretched more is the paper's proof, not tested here."
-CONDITIONS = (1.0, 1.5, 2.0, 5.0, 10.0, 100.0)  # c of the recipe, which is for every c
-
-
-class Config(NamedTuple):
-    """Nothing to choose."""
+TRUE, DIMENSION = 10, 1000  # K and d of the pictures and pairs; the constants do not depend on them
+EQUAL = 1e-12  # relative deviations below this are rounding
+FORMULA = "Computed from the formula. That no pair of vectors exceeds it is proved in the paper, not tested here."
+CONDITIONS = (1.0, 1.5, 2.0, 5.0, 10.0, 100.0)  # values of c for which the recipe is checked
 
 
-CONFIG = {preset: Config() for preset in ("quick", "standard", "full")}
-
-
-def items(config: Config) -> list[Item]:
+def items(config: None) -> list[Item]:
     return []
 
 
 def summarise(records: Iterable[Item]) -> Summary:
-    """All from formulas: there are no records."""
+    """Evaluate the formulas; there are no records."""
     K, threshold = TRUE, theory.rip_threshold
     iht = {
         "classic": threshold("iht", K, K, bound="classic"),
@@ -73,19 +67,13 @@ def summarise(records: Iterable[Item]) -> Summary:
         "attained": sum(deviation < EQUAL for deviation in off),
         "deviation": max(off),
     }
-    return {"K": K, "d": DIMENSION, **{name: _plain(part) for name, part in _parts(bound, iht, cosamp, svrg)}}
-
-
-def _parts(*parts: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    return zip(("bound", "iht", "cosamp", "svrg"), parts, strict=True)
-
-
-def _plain(part: dict[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(value).tolist() for name, value in part.items()}
+    parts: dict[str, dict[str, Any]] = {"bound": bound, "iht": iht, "cosamp": cosamp, "svrg": svrg}
+    plain = {name: {key: np.asarray(value).tolist() for key, value in part.items()} for name, part in parts.items()}
+    return {"K": K, "d": DIMENSION, **plain}
 
 
 def _ratio(k: int, K: int, d: int) -> float:
-    """How much of the bound the extremal pair attains."""
+    """How large the deviation of the extremal pair is, as a share of the bound."""
     b, x = theory.extremal_pair(k, K, d)
     stretched = np.linalg.norm(hard_threshold(b, k) - x) / np.linalg.norm(b - x)
     return float(stretched / theory.deviation_factor(k, K, d))
@@ -113,8 +101,8 @@ def _of_the_bound(summary: Summary) -> list[Claim]:
             "The bound is tight",
             "“there exist specific vectors of b and x such that the equality holds”",
             f"attained by {bound['attained']} of {bound['pairs']} pairs",
-            "agrees" if bound["attained"] == bound["pairs"] else "differs",
-            f"To a relative 10^{{{round(np.log10(EQUAL))}}}, for every tenth k"
+            judge(bound["attained"] == bound["pairs"]),
+            f"To a relative deviation of 10^{{{round(np.log10(EQUAL))}}}, for every tenth k"
             f" (K = {summary['K']}, d = {summary['d']}).",
         ),
     ]
@@ -153,31 +141,31 @@ def _of_svrg(summary: Summary) -> list[Claim]:
             f"The conventional factor {summary['bound']['classic']:g} is out of reach, as the paper says.",
         ),
         Claim(
-            "A k for which that holds of HT-SVRG", "“tuning k slightly larger than K”", f"k > {k:g}K at best",
-            "agrees" if k < 2 else "differs",
-            f"k > (16c² − 4c)K with c ≥ 1: {k:g}K is not enough even where c = 1.",
+            "A k for which this condition of HT-SVRG holds", "“tuning k slightly larger than K”", f"k > {k:g}K at best",
+            judge(k < 2),
+            f"k > (16c² − 4c)K with c ≥ 1: {k:g}K is not enough even if c = 1.",
         ),
         Claim(
             "The recipe η = 1/(8L), m = 4(8c − 1), k = 8c(8c − 1)K", "β = 2/3",
-            f"β = {svrg['beta'][0]:.4f} for c from {_range(CONDITIONS)}", "agrees" if off < EQUAL else "differs",
+            f"β = {svrg['beta'][0]:.4f} for c from {_range(CONDITIONS)}", judge(off < EQUAL),
             "" if off < EQUAL else f"Off by up to {off:.1g}.",
         ),
         Claim(
             "Steps that a stage of HT-SVRG needs, η = 1/(8L)", "m > c/(νη′(1 − η′))",
             f"m > c/(νη′(1 − 4η′)): {m / printed:.2f} times as many",
-            "agrees" if abs(m / printed - 1) < EQUAL else "differs",
-            "A slip of the pen: two lines earlier the paper has 1 − 4ηL, from which this follows (erratum 1).",
+            judge(abs(m / printed - 1) < EQUAL),
+            "A misprint: two lines earlier the paper has 1 − 4ηL, from which our formula follows (erratum 1).",
         ),
     ]  # fmt: skip
 
 
 def _rounded(claim: str, paper: str, printed: float, ours: float, text: str, reason: str = "") -> Claim:
-    """A number of the paper beside ours, which agrees if it rounds to what is printed."""
+    """A number of the paper beside ours, which agrees if it rounds to the printed one."""
     places = len(f"{printed}".partition(".")[2])
     agrees = round(ours, places) == printed
     if not agrees and not reason:
         reason = f"Off by {ours - printed:+.2g}."
-    return Claim(claim, paper, text.format(f"{ours:.4f}"), "agrees" if agrees else "differs", reason)
+    return Claim(claim, paper, text.format(f"{ours:.4f}"), judge(agrees), reason)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -1,6 +1,6 @@
-"""The page of a run: figures beside what the paper says of them, and claims beside what came out.
+"""The page of a run: figures beside what the paper says about them, and the paper's claims beside our results.
 
-It needs nothing but itself: pictures are inside, and also lie beside it as files.
+The page is one file that needs no other: the pictures are inside it.  They are also written beside it as SVG files.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from .._progress import duration
 from .._style import as_bytes
 from ..report.svg import describe, without_markup
 from ..report.template import check_tools, render
-from ._lab import PRESETS, VERDICTS, Claim, Summary
+from .lab import PRESETS, VERDICTS, Claim, Summary
 
-BOUNDS = "theory"  # of the paper, though no figure of it
-DIGITS = ("6", "7", "8", "l1")  # what is drawn from pictures of digits
-WIDE = 1.8  # a panel this many times as wide as high gets a row of its own
-LONG = 6  # a list of more values is given by its ends
+BOUNDS = "theory"  # belongs to the paper, although it is not one of its figures
+DIGITS = ("6", "7", "8", "l1")  # figures made from images of digits
+WIDE = 1.8  # a panel with at least this ratio of width to height gets a row of its own
+LONG = 6  # of a list with more values than this, only the first two and the last are shown
 
 
 class Panel(NamedTuple):
-    """A picture: the file beside the page, and what the page holds of it."""
+    """A picture: its file beside the page, and its content for the page."""
 
-    name: str
     href: str
     data: str  # base64
     alt: str
@@ -44,7 +43,7 @@ class Panel(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A figure of the page."""
+    """A figure on the page."""
 
     number: str
     anchor: str
@@ -69,17 +68,20 @@ class Section(NamedTuple):
 def write_page(
     out: Path, figures: Sequence[ModuleType], summaries: Mapping[str, Summary], facts: Mapping[str, Any]
 ) -> Path:
-    """Draw the figures into ``out/figures`` and write ``out/index.html``; returns the page.
+    """Draw the figures into ``out/figures`` and write ``out/index.html``; returns its path.
 
     Parameters
     ----------
-    out : folder
-    figures : modules as described in `ksparse.paper`, in the order of the page
-    summaries : by number
+    out : Path
+        The folder of the run.
+    figures : sequence of modules
+        As described in `ksparse.paper`, in the order of the page.
+    summaries : dict
+        The summaries of figures by number.
     facts : dict
-        What is known of the run, all of it optional: "preset", "version", "commit", "started" (ISO 8601), "seconds" and
-        "cpu_seconds" (by number), "machine", "jobs", "seed", "digits" ("mnist" or what stood in for it), "rules" (texts
-        on when a trial is stopped early).
+        What is known about the run, all of it optional: "preset", "version", "commit", "started" (ISO 8601), "seconds"
+        and "cpu_seconds" (by number), "machine", "jobs", "seed", "digits" ("mnist" or the set used instead), "rules"
+        (texts on when a trial is stopped early).
     """
     check_tools()
     (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -95,8 +97,8 @@ def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts
     try:
         axes, claims = figure.plot(summaries), list(figure.claims(summaries))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        text = f"figure {number} cannot be drawn from what is in {out / 'summary'} ({type(error).__name__}: {error})"
-        raise ValueError(f"{text}; run the same again, which writes it anew") from error
+        text = f"figure {number} cannot be drawn from the files in {out / 'summary'} ({type(error).__name__}: {error})"
+        raise ValueError(f"{text}; run the same again, which rewrites it") from error
     return Section(
         number=number,
         anchor=f"figure-{_file_name(number)}",
@@ -117,11 +119,11 @@ def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
     write_whole(out / "figures" / file, content)
     width, height = (round(96 * inches) for inches in ax.figure.get_size_inches())
     data = base64.b64encode(content).decode()
-    return Panel(name, f"figures/{quote(file)}", data, _describe(figure, name, ax), width, height)
+    return Panel(f"figures/{quote(file)}", data, _describe(figure, name, ax), width, height)
 
 
 def _describe(figure: ModuleType, name: str, ax: Any) -> str:
-    """A picture in words, for those who do not see it: what its axes and its legend say."""
+    """The alternative text of a picture: its title, its axes and its legend."""
     number = str(figure.NUMBER)
     said = [
         (f"Figure {number}: " if number.isdigit() else "", figure.TITLE),
@@ -149,7 +151,7 @@ def _render(sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
 
 
 def _facts_of_run(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What stands beneath the title: names and texts of what is known."""
+    """The facts below the title: names and values."""
     wall, cpu = (sum((facts.get(name) or {}).values()) for name in ("seconds", "cpu_seconds"))
     took = duration(wall) + (f", {duration(cpu)} of processor time" if cpu else "") if wall else None
     known = [
@@ -167,7 +169,7 @@ def _facts_of_run(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _moment(text: str | None) -> str | None:
-    """A time of ISO 8601 as people write it; anything else stays as it is.
+    """A time in ISO 8601 as people write it; any other text stays as it is.
 
     >>> _moment("2026-03-01T09:05:00+00:00"), _moment("2026-03-01T09:05"), _moment("today")
     ('1 March 2026, 09:05 UTC', '1 March 2026, 09:05', 'today')
@@ -186,7 +188,7 @@ def _time(seconds: Mapping[str, float] | None, number: str) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A setting in few words.
+    """A setting as a short text.
 
     >>> _brief(0.3), _brief(range(8, 257, 8)), _brief(("random", "last")), _brief({"mnist": (70, 784)})
     ('0.3', '8, 16, …, 256 (32 values)', 'random, last', 'mnist: 70, 784')
@@ -204,7 +206,7 @@ def _brief(value: Any) -> str:
 
 
 def _formula(escaped: str) -> str:
-    r"""Text that is HTML already, with x_k, x_{2k} and 10^{-3} set as they are read; a relation stays on its line.
+    r"""Mark up x_k, x_{2k} and 10^{-3} in escaped HTML as indices and powers, and keep relations on one line.
 
     >>> _formula("δ_{2k+K} of H_k(b), 10^120, η^1.5, k = K, but cpu_seconds")
     'δ<sub>2k+K</sub> of H<sub>k</sub>(b), 10<sup>120</sup>, η<sup>1.5</sup>, k\xa0=\xa0K, but cpu_seconds'

@@ -1,4 +1,4 @@
-"""The run of all figures: trials, summaries, pictures, page."""
+"""Run the figures of the paper: `run` makes their trials, summaries and page, `draw` draws the page alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from .._progress import duration
 from .._validate import check_choice, check_count, check_flag
 from ..report.template import check_tools
 from ..sensing.phase import interruptible, make_pool, timed
-from . import _digits
-from ._facts import FACTS, TIMES, alone_in, begin, check_facts, write_facts
-from ._lab import PRESETS, Item, Lab, write_summary
-from ._page import write_page
-from ._verdict import rules
+from . import digits
+from .lab import FACTS, PRESETS, TIMES, Item, Lab, alone_in, begin, check_facts, write_facts, write_summary
+from .page import write_page
+from .recovery import explain_rules
 
-# in the order of a run: a figure comes after those that it needs
+# module of each figure, in the order of a run: a figure comes after those that it needs
 FIGURES = {
     "theory": "theory",
     "1": "phase_transitions",
@@ -39,8 +38,8 @@ FIGURES = {
     "floor": "floor",
     "l1": "l1",
 }
-KINDS = ("algorithm", "method", "panel", "rule")  # parameters that make trials of a figure much longer or shorter
-BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate
+KINDS = ("algorithm", "method", "panel", "rule")  # parameters on which the time of a trial depends most
+BUDGET = {"quick": 3.0, "standard": 40.0, "full": 40.0}  # seconds for an estimate of the time
 
 
 def run(
@@ -57,36 +56,46 @@ def run(
 ) -> Path:
     """Run the paper's experiments, and some beyond them, and write a page about them.
 
+    A run that was stopped or killed continues when the same call is made again; the files in ``results/`` are then the
+    same, byte for byte, as those of a run that was never stopped.
+
     Parameters
     ----------
-    preset : "quick", "standard" or "full"
-        Coarse grids and few trials (minutes); 100 trials on the paper's grids (an hour or so on two cores); 1000.
-    out : path
-        A folder: ``results/`` gets every trial as it comes, ``summary/`` what they amount to, ``figures/`` vector
-        graphics, and ``index.html`` is the page.  A run that was stopped or killed goes on when it is called again,
-        and ends with the same bytes in ``results/``.
-    figures : str or names, optional
-        Some of the figures, such as ["1", "4", "8"] or "1,4,8"; figures whose trials they need are run too.
-        All by default.
-    mnist : path or "openml", optional
-        The folder with MNIST's four files, which are checked; "openml" downloads.  Without it the figures of digits
-        are made from scikit-learn's small ones, and the page says so.
-    resume : bool
-        False: results of these figures that are there are set aside under other names; those of all figures, if they
-        are of another preset, seed, version or set of digits.
-    jobs : int
-        Processes; all cores by default.
-    scheduler : str, optional
-        The address of a Dask scheduler, whose workers make the trials instead.
-    seed : int
+    preset : {"quick", "standard", "full"}, default="quick"
+        "quick": coarse grids and few trials (minutes).  "standard": 100 trials on the paper's grids (an hour or so on
+        two cores).  "full": 1000 trials.
+    out : path, default="paper"
+        The folder of the run: ``results/`` holds every trial, ``summary/`` what the trials amount to, ``figures/`` the
+        pictures as SVG files, and ``index.html`` is the page.
+    figures : str or iterable of str, default=None
+        Which figures to run, for example ["1", "4", "8"] or "1,4,8"; figures that they need are run too.  None for all.
+    mnist : path or "openml", default=None
+        The folder that holds MNIST's four files, which are checked; "openml" downloads MNIST.  If None, the figures
+        about digits use scikit-learn's 8 x 8 digits, and the page says so.
+    resume : bool, default=True
+        If False, existing results of these figures are renamed.  If they belong to another preset, seed, version or
+        set of digits, the results of all figures are.
+    jobs : int, default=None
+        The number of processes; None for one per core.
+    scheduler : str, default=None
+        The address of a Dask scheduler, whose workers then make the trials.
+    seed : int, default=0
         The same seed gives the same trials.
-    verbose : bool
-        An estimate, progress and the time left, on stderr.
+    verbose : bool, default=True
+        Print an estimate of the time, the progress and the time left to stderr.
 
     Returns
     -------
     Path
-        The page.
+        The page, ``index.html``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ksparse.paper import run
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run("quick", folder, figures="theory", verbose=False).name
+    'index.html'
     """
     check_tools()  # now, not after hours of trials
     check_choice(preset, "preset", PRESETS)
@@ -94,16 +103,16 @@ def run(
     chosen = choose(figures)
     jobs = None if jobs is None else check_count(jobs, "jobs")
     folder = None if mnist is None else str(mnist)
-    digits = _digits.name_of(folder) if any(map(_wants_digits, chosen)) else ""
-    if digits:
-        _digits.load(folder)  # a wrong file is found now, too
+    digit_set = digits.name_of(folder) if any(map(_wants_digits, chosen)) else ""
+    if digit_set:
+        digits.load(folder)  # finds a wrong file now
     seed, out = check_count(seed, "seed", low=0), Path(out)
     with make_pool(jobs, scheduler) as pool, alone_in(out), interruptible(out, resume):
-        lab = Lab(preset, out, pool, seed, digits, {"digits_folder": folder}, verbose)
+        lab = Lab(preset, out, pool, seed, digit_set, {"digits_folder": folder}, verbose)
         facts = begin(lab, chosen, choose(None), resume)
         for figure in chosen:
             if figure.KEY:
-                lab.open(figure).close()  # mends it, or says what is wrong with it
+                lab.open(figure).close()  # repairs the file, or raises, before the first trial
         if verbose and (text := estimate(chosen, lab, facts)):
             print(text, file=sys.stderr, flush=True)
         for figure in chosen:
@@ -112,28 +121,46 @@ def run(
 
 
 def draw(out: str | Path) -> Path:
-    """Draw all figures of a folder and write its page, from summaries; nothing is run."""
+    """Draw the figures of a folder from their summaries and write its page; nothing is run.
+
+    Parameters
+    ----------
+    out : path
+        The folder of a run.
+
+    Returns
+    -------
+    Path
+        The page, ``index.html``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from ksparse.paper import draw, run
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = run("quick", folder, figures="theory", verbose=False)
+    ...     draw(folder) == page
+    True
+    """
     out = Path(out)
-    summaries = {}
     modules = choose(None)
-    for figure in modules:
-        path = out / "summary" / f"figure{figure.NUMBER}.json"
-        if path.exists():
-            summaries[figure.NUMBER] = _read(path, _check_summary)
+    paths = {figure.NUMBER: out / "summary" / f"figure{figure.NUMBER}.json" for figure in modules}
+    summaries = {number: _read(path, _check_summary) for number, path in paths.items() if path.exists()}
     if not summaries:
         raise ValueError(f"out must be a folder with a summary, got '{out}'; run the experiments first")
-    facts = {**(_read(out / FACTS, check_facts) if (out / FACTS).exists() else {}), "rules": rules(summaries.get("1"))}
+    facts = _read(out / FACTS, check_facts) if (out / FACTS).exists() else {}
+    facts["rules"] = explain_rules(summaries.get("1"))
     shown = sorted((figure for figure in modules if figure.NUMBER in summaries), key=_place)
     return write_page(out, shown, summaries, facts)
 
 
 def _place(figure: ModuleType) -> int:
-    """Figures of the paper stand in their order, between its bounds and what is beyond it."""
+    """The place on the page: the paper's bounds, its figures in their order, then those beyond the paper."""
     return int(figure.NUMBER) if figure.NUMBER.isdigit() else 0 if figure.NUMBER == "theory" else len(FIGURES)
 
 
 def choose(figures: str | Iterable[str] | None) -> list[ModuleType]:
-    """The modules of these figures and of all that they need, in order."""
+    """The modules of these figures and of all that they need, in the order of a run."""
     if isinstance(figures, str):
         figures = figures.split(",")
     wanted = list(FIGURES) if figures is None else [str(figure).strip() for figure in figures]
@@ -148,8 +175,9 @@ def choose(figures: str | Iterable[str] | None) -> list[ModuleType]:
 
 
 def run_figure(figure: ModuleType, lab: Lab, facts: dict[str, Any]) -> None:
+    """Make the missing trials of a figure and write its summary."""
     began, cpu_began = time.monotonic(), lab.pool.cpu_seconds
-    if figure.KEY:  # else it is drawn from what others found
+    if figure.KEY:  # else the figure has no trials of its own
         with lab.open(figure, verbose=False) as ledger:
             if hasattr(figure, "run"):
                 figure.run(lab, ledger)
@@ -171,13 +199,13 @@ def _items(figure: ModuleType, lab: Lab) -> list[Item]:
     return figure.items(figure.CONFIG[lab.preset], **extra)
 
 
-def _read(path: Path, check: Callable[[Any], None]) -> Any:
+def _read(path: Path, check: Callable[[Any], None]) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         check(content)
         return content
     except (ValueError, OSError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); run the same again, which writes it anew") from None
+        raise ValueError(f"{path} cannot be read ({error}); run the same again, which rewrites it") from None
 
 
 def _check_summary(content: Any) -> None:
@@ -186,29 +214,29 @@ def _check_summary(content: Any) -> None:
 
 
 # --- how long it will take -------------------------------------------------------------------------------------------
-class Sample:
-    """Some trials of one kind of a figure, at random, which tell how long all of these will take."""
+class TimedSample:
+    """A random sample of a figure's trials of one kind; their time tells how long all trials of this kind will take."""
 
     def __init__(self, figure: ModuleType, items: list[Item]) -> None:
         self.figure = figure
         self.items = [items[i] for i in np.random.default_rng(0).permutation(len(items))]
         self.records: list[Item] = []
-        self.spent = self.cpu_spent = 0.0  # seconds of all workers together
+        self.spent = self.cpu_spent = 0.0  # seconds, summed over workers
 
     @property
     def stays(self) -> bool:
-        """Whether its trials are some of those that the figure makes; which those are may depend on their outcomes."""
+        """Whether the figure will make these very trials; not known if its trials depend on the outcome of others."""
         return not hasattr(self.figure, "run")
 
     @property
     def left(self) -> float:
-        """Seconds of all workers together, for the trials that are still to be made."""
+        """Seconds, summed over workers, that the remaining trials of this kind will take."""
         made = len(self.records)
         return self.spent / made * (len(self.items) - made * self.stays)
 
 
 def estimate(chosen: Sequence[ModuleType], lab: Lab, facts: dict[str, Any]) -> str:
-    """How long the trials that are missing will take, from some of every kind, made by the very workers and kept."""
+    """How long the missing trials will take, judged by some trials of every kind, which are kept."""
     samples = [sample for figure in chosen if figure.KEY for sample in _samples(figure, lab)]
     if not samples:
         return ""
@@ -233,17 +261,17 @@ def estimate(chosen: Sequence[ModuleType], lab: Lab, facts: dict[str, Any]) -> s
     return f"{duration(sum(parts.values()))} on {cores}, judging by {tried:,} trials: {each}"
 
 
-def _samples(figure: ModuleType, lab: Lab) -> list[Sample]:
+def _samples(figure: ModuleType, lab: Lab) -> list[TimedSample]:
     kinds: dict[tuple[Any, ...], list[Item]] = {}
     for item in lab.missing(figure, _items(figure, lab)):
         kinds.setdefault(tuple(item.get(name) for name in KINDS), []).append(item)
-    return [Sample(figure, items) for items in kinds.values()]
+    return [TimedSample(figure, items) for items in kinds.values()]
 
 
-def _wanted(samples: Sequence[Sample], budget: float) -> list[list[Item]]:
-    """The trials that each sample makes next: one, then twice as many, until it has spent its share of the budget.
+def _wanted(samples: Sequence[TimedSample], budget: float) -> list[list[Item]]:
+    """The trials that each sample makes next: one at first, then twice as many, until its share of the budget is spent.
 
-    That share is its share of the time still to be spent.
+    The share of a sample in the budget is its share in the time that is left.
     """
     if not samples[0].records:
         return [sample.items[:1] for sample in samples]

@@ -1,4 +1,4 @@
-"""Histories of runs, short enough to be kept: a few stages of each, as logarithms, and their averages."""
+"""Curves of an objective against stages: a few stages of each run, as logarithms; their means; how they are drawn."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, Line, new_axes
-from ._lab import significant
+from .lab import significant
 
 PANEL = (4.2, 3.4)  # inches
-STANDARD = Line(BLUE, "-")  # HT-SVRG as it is in the other figures
+STANDARD = Line(BLUE, "-")  # as HT-SVRG in the other figures
 DASHES: Any = ("--", "-.", ":", (0, (6, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2, 2, 2)))
 OTHERS = tuple(map(Line, (ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK, ORANGE), DASHES))
 
 
 def early_stages(limit: int, points: int = 60) -> list[int]:
-    """Stages to keep of a run that may be over soon: all of the first ones, then ever fewer, up to `limit`."""
+    """The stages to keep of a run that may end soon: all of the first ones, then ever fewer, up to `limit`."""
     return [0, *np.unique(np.geomspace(1, limit, points).round().astype(int)).tolist()]
 
 
 def even_stages(limit: int, points: int = 100) -> list[int]:
-    """Stages to keep of a run that will be long: evenly spread."""
+    """The stages to keep of a long run: evenly spaced."""
     return np.unique(np.linspace(0, limit, points + 1).round().astype(int)).tolist()
 
 
 def logs_at(
     objective: Sequence[float] | NDArray[np.float64], stages: Sequence[int], digits: int = 4
 ) -> list[float | None]:
-    """log10 of the objective at these stages; nothing behind the end of the run, None for what is not finite."""
+    """log10 of the objective at these stages, up to the end of the run; None where it is not finite."""
     with np.errstate(all="ignore"):
         return significant([float(np.log10(objective[s])) for s in stages if s < len(objective)], digits)
 
 
 def log_mean(histories: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """The mean of logarithms, stage by stage; None from the first stage on that one of the histories does not have.
+    """The mean of logarithms, stage by stage; None from the first stage on at which one of the histories has None.
 
-    The logarithm is averaged, not the objective: a figure with a logarithmic axis shows rates, and the mean of rates is
-    that of a typical run.  The logarithm of a mean would be that of the slowest run alone, whatever the others do.
+    The logarithm is averaged, not the objective: a logarithmic axis shows rates, and the mean rate is that of a typical
+    run.  The mean of the objective would show the slowest run alone.
     """
     if not histories:
         return []
@@ -51,7 +51,7 @@ def log_mean(histories: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 
 def quantile(values: Sequence[float | None], q: float = 0.5) -> float | None:
-    """A quantile among values of which None is beyond all others; None if it is one of these."""
+    """A quantile of values; None counts as infinite, and an infinite quantile is returned as None."""
     known = sorted(math.inf if value is None else value for value in values)
     if not known:
         return None
@@ -61,7 +61,7 @@ def quantile(values: Sequence[float | None], q: float = 0.5) -> float | None:
 
 
 def history_axes(title: str, xlabel: str, ylabel: str) -> Any:
-    """Axes for curves of a quantity that is drawn on a logarithmic scale."""
+    """Axes with a logarithmic scale upwards."""
     ax = new_axes(size=PANEL)
     ax.set_title(title, fontsize=10)
     ax.set(xlabel=xlabel, ylabel=ylabel, yscale="log")
@@ -69,7 +69,7 @@ def history_axes(title: str, xlabel: str, ylabel: str) -> Any:
 
 
 def legend_beneath(ax: Any, title: str | None = None, columns: int = 3) -> None:
-    """Below the axes, where no curve is."""
+    """Put the legend below the axes, where it hides no curve."""
     ax.figure.legend(
         loc="outside lower center", ncols=columns, fontsize=8, frameon=False, title=title, title_fontsize=8,
         handlelength=3.2,  # long enough for every kind of dashes
@@ -77,12 +77,12 @@ def legend_beneath(ax: Any, title: str | None = None, columns: int = 3) -> None:
 
 
 def as_powers(logs: Sequence[float | None], lowest: float = -300.0, highest: float = 300.0) -> list[float]:
-    """What was logged, to be drawn on a logarithmic axis: nan where there is nothing."""
+    """Powers of ten, to be drawn on a logarithmic axis; nan for None."""
     return [math.nan if log is None else 10.0 ** min(max(log, lowest), highest) for log in logs]
 
 
 def power(log: float | None) -> str:
-    """10 to this power, in words: 10^9; beyond floats if there is none."""
+    """Ten to this power as text, such as 10^9; "beyond floats" for None."""
     if log is None:
         return "beyond floats"
     return f"10^{log:.0f}" if abs(log) >= 3 else f"{10**log:.2g}"
