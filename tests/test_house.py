@@ -27,7 +27,6 @@ LAYERS = [
     {"_page", "_style", "theory"},
     {"estimators", "sensing"},
     {"paper", "report"},
-    {"_commands"},
     {"cli"},
 ]
 FREE = {
@@ -49,8 +48,7 @@ EXTRA = {
     "_minimize": {"sklearn"},
     "_progress": {"rich"},
     "_scaling": {"sklearn"},
-    "_commands": {"pyarrow", "rich", "sklearn", "typer"},
-    "cli": {"typer"},
+    "cli": {"pyarrow", "rich", "sklearn", "typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
     "_page": {"jinja2", "markupsafe", "matplotlib"},

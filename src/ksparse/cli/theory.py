@@ -1,86 +1,35 @@
-"""The command line: thin over the functions of the package."""
+"""``ksparse bound`` and ``ksparse plan``: what the theory says, of numbers alone and of data."""
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from ._commands import AsJson, errors, print_json, standard_output
-from ._commands._options import Loss
-from ._commands.fit import fit
-from ._commands.info import info
-from ._commands.paper import paper
-from ._commands.path import path
-from ._commands.phase import phase
-from ._commands.predict import predict
-
-
-class Commands(TyperGroup):
-    """All commands: what is left of their output is written here, where a failure is no traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with standard_output():
-                found = super().invoke(ctx)
-                sys.stdout.flush()
-                return found
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
-            raise typer.Exit(1) from None
-
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    cls=Commands,
-    help="Models with at most k features from files of any size; bounds, plans and certificates; how many measurements "
-    "recovery takes.",
-)
-
+from .options import Json
+from .output import json_text, show
+from .session import errors
 
 ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}
 
 
-@app.callback(invoke_without_command=True)
-def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    # a file that is opened later must not become one of the standard streams
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:
-        print("error: the standard output is closed; send it to a file or to /dev/null", file=sys.stderr)
-        raise typer.Exit(2)
-    if version:
-        from . import __version__
-
-        print(__version__)
-        raise typer.Exit
-
-
-@app.command()
 def bound(
     k: Annotated[int, typer.Option("-k", help="Non-zeros that hard thresholding keeps.")],
     K: Annotated[int, typer.Option("-K", help="Non-zeros of the truth, at most k.")],
-    d: Annotated[int | None, typer.Option("-d", help="The dimension; large if left out.")] = None,
+    d: Annotated[int | None, typer.Option("-d", help="The dimension; if left out, it is large.")] = None,
     rate: Annotated[float, typer.Option(help="The wanted rate of IHT and CoSaMP, in (0, 1].")] = 0.5,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
-    """The tight bound of hard thresholding, and what it means for recovery and for HT-SVRG."""
+    """Print the tight bound of hard thresholding, and what it means for recovery and for HT-SVRG."""
     with errors():
         facts = _bound_facts(k, K, d, rate)
     if as_json:
-        print_json(facts)
+        show(json_text(facts))
         return
-    from ._text import table
+    from .._text import table
 
     factor = facts["deviation_factor"]
     rows = [
@@ -104,7 +53,7 @@ def bound(
 
 
 def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
-    from . import theory
+    from .. import theory
 
     return {
         "k": k,
@@ -131,70 +80,66 @@ def _bound_facts(k: int, K: int, d: int | None, rate: float) -> dict[str, Any]:
     }
 
 
-@app.command()
+def _number(value: float | None) -> str:
+    return "" if value is None else "inf" if math.isinf(value) else f"{value:.4f}"
+
+
 def plan(
     data: Annotated[
         Path, typer.Argument(help="A .parquet, .arrow, .csv, .svm (text also .gz, .bz2), .npy or .npz file.")
     ],
     K: Annotated[int, typer.Option("-K", help="A guess of how many features matter.")],
     target: Annotated[str | None, typer.Option(help="The column of a table to predict; the last by default.")] = None,
-    loss: Annotated[Loss, typer.Option(help="The loss; two labels become -1 and +1.")] = Loss.squared,
-    l2: Annotated[float, typer.Option(help="The ridge.")] = 0.0,
+    loss: Annotated[str, typer.Option(help="The loss; two labels become -1 and +1.")] = "squared",
+    l2: Annotated[float, typer.Option(help="The weight of the ridge.")] = 0.0,
     radius: Annotated[float, typer.Option(help="The largest norm of a solution.")] = math.inf,
-    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 1,
-    standardize: Annotated[bool, typer.Option(help="Columns of variance one, and mean zero if dense.")] = True,
+    batch_size: Annotated[int, typer.Option(help="Rows per step.")] = 1,
+    standardize: Annotated[bool, typer.Option(help="Scale columns to variance one, dense ones to mean zero.")] = True,
     trial: Annotated[bool, typer.Option(help="Run HT-SVRG and measure its rate.")] = True,
-    max_time: Annotated[float, typer.Option(help="Seconds for a trial run.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="For the trial run.")] = 0,
-    as_json: AsJson = False,
+    max_time: Annotated[float, typer.Option(help="Seconds for the trial run.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Seed of the trial run.")] = 0,
+    as_json: Json = False,
 ) -> None:
-    """Which k, which step, how many steps and stages: from DATA and a guess K, with a certificate.
+    """Choose k, the step, and the numbers of steps and stages from DATA and a guess K, with a certificate.
 
     Targets of a regression are centred.
     """
     with errors():
-        from . import theory
-        from ._progress import progress
-        from .sources import open_files
+        from .. import theory
+        from .._progress import progress
+        from ..losses import resolve
+        from ..sources import open_files
 
+        resolve(loss)  # refuses an unknown one before the data are read
         with open_files(data, target=target) as rows:
-            A, y = rows.load(), _labels(rows.y, loss)
+            A, y = rows.load(), _targets(rows.y, loss)
         d = A.shape[1]
         if standardize:
-            from ._scaling import Scaling
+            from .._scaling import Scaling
 
             A = Scaling(A, None, True).view.copy()
         with progress(not as_json and sys.stderr.isatty()) as callback:
             chosen = theory.plan(
-                A, y, K, loss=loss.value, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,
+                A, y, K, loss=loss, l2=l2, radius=radius, batch_size=batch_size, trial=trial, max_time=max_time,
                 callback=callback, random_state=seed,
             )  # fmt: skip
     if as_json:
-        print_json(chosen.to_dict())
+        show(json_text(chosen.to_dict()))
     else:
         print(f"{data.name}: {y.size} rows, {d} columns{', standardized' * standardize}")
         print(str(chosen))
 
 
-def _labels(y: Any, loss: Loss) -> Any:
-    """Two labels as −1 and +1, the larger one positive; targets of a regression centred, for there is no intercept."""
+def _targets(y: Any, loss: str) -> Any:
+    """Two labels as −1 and +1 for a classifier; centred, as there is no intercept, for a loss that takes any number."""
     import numpy as np
 
+    from ..estimators import KSparseClassifier
+    from ..losses import LOSSES
+
     classes = np.unique(y)
-    if loss in (Loss.logistic, Loss.squared_hinge) and classes.size == 2:
+    if loss in KSparseClassifier._losses and classes.size == 2:
         return np.where(y == classes[1], 1.0, -1.0)
     if y.dtype.kind == "U":
-        raise ValueError(f"the target must be numbers for the {loss.value} loss, got text such as {str(y[0])!r}")
-    return y - y.mean() if loss in (Loss.squared, Loss.huber) else y
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else "inf" if math.isinf(value) else f"{value:.4f}"
-
-
-for command in (fit, predict, path, info, phase, paper):
-    app.command()(command)
-
-
-if __name__ == "__main__":
-    app()
+        raise ValueError(f"the target must be numbers for the {loss} loss, got text such as {str(y[0])!r}")
+    return y if hasattr(LOSSES[loss], "check_target") else y - y.mean()
