@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -65,12 +65,8 @@ class FitOptions:
         str, of_reading("Missing values: an error that names the place, the mean, or zero.", "error|mean|zero")
     ] = "error"
     na: Annotated[str | None, of_reading("Further texts that mean a missing value.", "?,none")] = None
-    delimiter: Annotated[
-        str | None, of_reading("Between the fields of a CSV file; by default the comma.", "CHARACTER")
-    ] = None
-    weights: Annotated[str | None, of_reading("Column with the weight of each row; it is not a feature.", "NAME")] = (
-        None
-    )
+    delimiter: Annotated[str | None, of_reading("Between the fields of a CSV file; by default ,", "CHARACTER")] = None
+    weights: Annotated[str | None, of_reading("Column of the weights of rows; it is not a feature.", "NAME")] = None
     format: Format = None
     memory: Memory = "1GB"
     cache: Cache = None
@@ -89,9 +85,7 @@ class FitOptions:
         int | None,
         of_model("Steps in a stage of ht-svrg; by default 3 per row, or as many as the memory allows.", "STEPS", "--m"),
     ] = None
-    max_time: Annotated[
-        float | None, of_model("Time limit of each fit; its best model so far is taken.", "SECONDS")
-    ] = None
+    max_time: Annotated[float | None, of_model("Limit of each fit, which gives its best model.", "SECONDS")] = None
     seed: Annotated[int, of_model("The same seed gives the same model.")] = 0
     report: Annotated[str | None, of_output("Write a page about the fit (HTML).", "FILE")] = None
     held_out: Annotated[
@@ -117,19 +111,16 @@ class FitOptions:
         if self.checkpoint is None:
             return {}
         if data == "-":
-            raise ValueError(
-                "--checkpoint needs data that are there after a kill; write what the pipe brings to a file"
-            )
+            raise ValueError("--checkpoint needs data that outlive a kill; write what the pipe brings to a file")
         top = Path(data)
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.is_dir() else [top]
         stats = [(os.path.relpath(path, top.parent), path.stat()) for path in files if path.exists()]
-        same = {
-            name: getattr(self, name) for name in ("weights", "loss", "positive", "solver", "m", "max_time", "seed")
-        }
+        same = ("weights", "loss", "positive", "solver", "m", "max_time", "seed")
         return {
             "data": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats],
             **{name: value or None for name, value in self.reading().items()}, "cache": True,
-            **same, "l2": ridge(self.l2), "keep": names(self.keep, "--keep"),
+            **{name: getattr(self, name) for name in same},
+            "l2": ridge(self.l2), "keep": names(self.keep, "--keep"),
             "held_out": None if self.report is None else self.held_out, **more,
         }  # fmt: skip
 
@@ -139,23 +130,17 @@ def with_fit_options(command: Callable[..., None]) -> Callable[..., None]:
 
     The help lists the options by panel; inside a panel those of the command itself come first.
     """
-    hints = get_type_hints(FitOptions, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in dataclasses.fields(FitOptions)
-    ]
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    parameters = [*(p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != "options"), *shared]
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = inspect.signature(FitOptions, eval_str=True).parameters
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in {**own, **shared}.values() if p.name != "options"]
+    panels = [None, READING, MODEL, OUTPUT]
+    parameters.sort(key=lambda p: panels.index(p.annotation.__metadata__[0].rich_help_panel))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        options = FitOptions(**{parameter.name: given.pop(parameter.name) for parameter in shared})
-        command(**given, options=options)
+        options = FitOptions(**{name: given.pop(name) for name in shared})
+        command(options=options, **given)
 
-    panels = [None, READING, MODEL, OUTPUT]
-    parameters.sort(key=lambda parameter: panels.index(parameter.annotation.__metadata__[0].rich_help_panel))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
