@@ -78,13 +78,14 @@ def test_bound_answers_fast_and_without_numba():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("bound", "-k", 3, "-K", 4), "error: K must be at most k = 3, got 4"),
+        (("bound", "-k", 3, "-K", 4), "error: -K must be at most k = 3, got 4"),
         (("bound", "-k", 30, "-K", 4, "-d", 20), "error: -k must be at most d = 20, got 30"),
         (("bound", "-k", 0, "-K", 0), "error: -k must be at least 1, got 0"),
-        (("bound", "-k", 4, "-K", 4, "--rate", 2), "error: rate must be at most 1, got 2"),
+        (("bound", "-k", 4, "-K", 4, "--rate", 2), "error: --rate must be at most 1, got 2"),
         (("bound", "-k", "4.5", "-K", 4), "-k"),
         (("bound", "-K", 4), "-k"),
         (("plan", "nowhere.csv", "-K", 4), "error: 'nowhere.csv' is not there"),
+        (("plan", "nowhere.csv", "-K", 4, "--loss", "magic"), "error: --loss must be one of 'squared', 'logistic'"),
         (("nothing",), "nothing"),
     ],
 )
@@ -140,12 +141,11 @@ def test_columns_of_any_size_and_constant_ones_are_planned_with(tmp_path):
     assert "nothing to learn" in run("plan", tmp_path / "flat.csv", "-K", 1).stdout
 
 
-def test_the_command_line_knows_every_loss():
-    """It lists them itself, for the losses would load numba."""
-    from ksparse.cli import Loss
+@pytest.mark.parametrize("command", ["fit", "path", "plan"])
+def test_the_help_lists_every_loss(command):
     from ksparse.losses import LOSSES
 
-    assert [loss.value for loss in Loss] == list(LOSSES)
+    assert "|".join(LOSSES) in run(command, "--help", COLUMNS="200").stdout
 
 
 def test_help_and_version():

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import ksparse
 from ksparse import KSparseClassifier, KSparseRegressor, k_path
 from ksparse.cli import app
+from ksparse.losses import LOSSES
 
 pa = pytest.importorskip("pyarrow", reason="files need the files extra")
 from pyarrow import parquet  # noqa: E402
@@ -38,7 +39,7 @@ def run(*arguments, code=0, input=None):
 @pytest.fixture(autouse=True)
 def no_lines_of_progress(monkeypatch):
     """However long a busy machine takes."""
-    monkeypatch.setattr("ksparse._commands._session.EVERY", 1e9)
+    monkeypatch.setattr("ksparse.cli.session.EVERY", 1e9)
 
 
 def refused(*arguments, input=None):
@@ -214,6 +215,18 @@ def test_options_reach_the_estimator(folder, tmp_path):
     assert "there are only 10 columns" in run(*common[:-1], 99).stderr
 
 
+def test_a_loss_of_an_estimator_is_a_loss_of_the_command_line(folder, monkeypatch):
+    """No list of losses has to be edited: one that a registry and an estimator know is an option at once."""
+    monkeypatch.setitem(LOSSES, "gamma", LOSSES["poisson"])
+    monkeypatch.setattr(KSparseRegressor, "_losses", (*KSparseRegressor._losses, "gamma"))
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "|gamma" in run("fit", "--help").stdout
+    common = ("fit", folder / "diabetes.csv", "--target", "progression", "--json", "-k", 2, "--l2", 0)
+    gamma, poisson = (json.loads(run(*common, "--loss", loss).stdout) for loss in ("gamma", "poisson"))
+    assert (gamma["class"], gamma["loss"]) == ("KSparseRegressor", "gamma")
+    assert gamma["objective"] == poisson["objective"]
+
+
 def test_weights_weigh_rows(tmp_path):
     rng = np.random.default_rng(1)
     X, w = rng.standard_normal((60, 4)), rng.integers(0, 3, 60)
@@ -302,6 +315,8 @@ def test_a_fit_that_is_not_done_is_noted(folder):
             "--loss logistic needs classes, but the target 'bmi' holds numbers such as",
         ),
         (("--solver", "magic"), "--solver must be one of 'auto', 'ht-svrg'"),
+        (("--loss", "magic"), "error: --loss must be one of 'squared', 'huber', 'poisson', 'logistic'"),
+        (("--missing", "magic"), "error: --missing must be one of 'error', 'mean', 'zero', got 'magic'"),
         (("--m", "5"), "--m is for --solver ht-svrg"),
         (("--l2", "much"), "--l2 must be 'auto' or a number, got 'much'"),
         (("--l2", "-1"), "l2 must be a finite number of at least 0"),

@@ -25,7 +25,6 @@ LAYERS = [
     {"estimators", "sensing"},
     {"report"},
     {"paper"},
-    {"_commands"},
     {"cli"},
 ]
 FREE = {
@@ -44,8 +43,7 @@ EXTRA = {
     "_threads": {"threadpoolctl"},
     "_minimize": {"sklearn"},
     "_progress": {"rich"},
-    "_commands": {"pyarrow", "rich", "sklearn", "typer"},
-    "cli": {"typer"},
+    "cli": {"pyarrow", "rich", "sklearn", "typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},
     "report": {"jinja2", "markupsafe", "matplotlib", "sklearn"},

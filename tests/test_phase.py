@@ -573,7 +573,7 @@ def test_the_command_writes_what_the_library_finds(tmp_path):
     text = f"error: {tmp_path / 'results.jsonl'} holds results of other settings: seed is 0 there and 1"
     assert done.stderr.startswith(text)
     done = invoke(*arguments, "--out", tmp_path / "table.csv", code=2)
-    assert done.stderr.startswith("error: out must be a folder that can be written, got ")
+    assert done.stderr.startswith("error: --out must be a folder that can be written, got ")
 
 
 def test_the_command_refuses_in_one_line(tmp_path):
@@ -581,9 +581,9 @@ def test_the_command_refuses_in_one_line(tmp_path):
         ("--n 8:4", "error: --n must be start:end:step or a list such as 8,16,32, got '8:4'"),
         ("--n 8:x:2", "error: --n must be start:end:step"),
         ("--n 1:2:3:4", "error: --n must be start:end:step"),
-        ("--K 1.5", "error: K must be an integer or an array of them"),
-        ("--algorithm hpt", "error: algorithm must be one of 'auto'"),
-        ("--trials 0", "error: trials must be at least 1, got 0"),
+        ("--K 1.5", "error: -K must be an integer or an array of them"),
+        ("--algorithm hpt", "error: --algorithm must be one of 'auto'"),
+        ("--trials 0", "error: --trials must be at least 1, got 0"),
         ("--k none", "error: -k must be 'K', a multiple such as '2K', or a whole number, got 'none'"),
         ("--delta 0.5", "error: delta and rho belong together"),
     ):

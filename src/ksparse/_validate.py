@@ -1,4 +1,4 @@
-"""Checks of arguments: each names the argument, the value it got and the remedy."""
+"""Checks of arguments: the error names the argument, its value and the remedy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class ArgumentError(ValueError):
+    """An argument with a value that it cannot take: its name, and what is wrong.
+
+    >>> try:
+    ...     check_count(0, "k")
+    ... except ArgumentError as error:
+    ...     print([error.argument, error.problem, str(error)])
+    ['k', 'must be at least 1, got 0', 'k must be at least 1, got 0']
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(argument, problem)
+        self.argument, self.problem = argument, problem
+
+    def __str__(self) -> str:
+        return f"{self.argument} {self.problem}"
+
+
 @contextmanager
 def renamed(inner: str, outer: str) -> Iterator[None]:
-    """A refusal that begins with `inner`, words for an argument of a function inside, begins with `outer`."""
+    """An error whose message begins with `inner`, an argument of a function called inside, begins with `outer`."""
     try:
         yield
     except ValueError as error:
@@ -29,11 +47,11 @@ def check_count(value: Any, name: str, *, low: int = 1, high: int | None = None,
             raise TypeError
         count = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be an integer, got {value!r}") from None
+        raise ArgumentError(name, f"must be an integer, got {value!r}") from None
     if count < low:
-        raise ValueError(f"{name} must be at least {low}, got {count}")
+        raise ArgumentError(name, f"must be at least {low}, got {count}")
     if high is not None and count > high:
-        raise ValueError(f"{name} must be at most {high}{f' ({high_text})' if high_text else ''}, got {count}")
+        raise ArgumentError(name, f"must be at most {high}{f' ({high_text})' if high_text else ''}, got {count}")
     return count
 
 
@@ -47,10 +65,10 @@ def check_number(value: Any, name: str, *, low: float = 0.0, strict: bool = Fals
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {_shown(value)}") from None
+        raise ArgumentError(name, f"must be a number, got {_shown(value)}") from None
     if np.isnan(number) or (np.isinf(number) and not infinite) or number < low or (strict and number == low):
         kind = "a number" if infinite else "a finite number"
-        raise ValueError(f"{name} must be {kind} {'above' if strict else 'of at least'} {low:g}, got {value!r}")
+        raise ArgumentError(name, f"must be {kind} {'above' if strict else 'of at least'} {low:g}, got {value!r}")
     return number
 
 
@@ -60,8 +78,8 @@ def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         whole = array.dtype.kind == "f" and array.ndim > 0 and bool((array == np.floor(array)).all())
         if not whole:  # an array may have become one of floats on the way; a number 3.0 is more likely a mistake
-            raise ValueError(
-                f"{name} must be an integer{' or an array of them' * (array.ndim > 0)}, got {_shown(value)}"
+            raise ArgumentError(
+                name, f"must be an integer{' or an array of them' * (array.ndim > 0)}, got {_shown(value)}"
             )
     refuse(array < low, lambda at: f"{name} must be at least {low}, got {array[at]}")
     refuse(array > 2**53, lambda at: f"{name} must be at most 2^53, got {array[at]}")
@@ -74,7 +92,7 @@ def check_numbers(
     """A real number or an array of them, each >= low (> low if strict)."""
     array = as_real(value, name)
     if array.dtype.kind == "b":
-        raise ValueError(f"{name} must be a number, got {_shown(value)}")
+        raise ArgumentError(name, f"must be a number, got {_shown(value)}")
     array = array.astype(np.float64)
     bad = np.isnan(array) | (array < low) | (strict & (array == low)) | (not infinite) & np.isinf(array)
     kind = "a number" if infinite else "a finite number"
@@ -83,15 +101,16 @@ def check_numbers(
 
 
 def refuse(bad: NDArray[np.bool_], explain: Callable[[tuple[Any, ...]], str]) -> None:
-    """Raise if anything is bad, with what `explain` says of the first place."""
+    """Raise if any entry is bad; `explain` gives the message for the first one, beginning with the argument's name."""
     if bad.any():
-        raise ValueError(explain(tuple(int(i) for i in np.argwhere(bad)[0])))
+        argument, problem = explain(tuple(int(i) for i in np.argwhere(bad)[0])).split(" ", 1)
+        raise ArgumentError(argument, problem)
 
 
 def check_flag(value: Any, name: str) -> bool:
     """True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {_shown(value)}")
+        raise ArgumentError(name, f"must be True or False, got {_shown(value)}")
     return bool(value)
 
 
@@ -99,7 +118,7 @@ def check_choice(value: Any, name: str, known: Iterable[str]) -> str:
     """One of a list of names."""
     known = list(known)
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {_shown(value)}")
+        raise ArgumentError(name, f"must be one of {', '.join(map(repr, known))}, got {_shown(value)}")
     return value
 
 
@@ -108,22 +127,22 @@ def check_generator(random_state: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
-        text = "random_state must be None, a non-negative integer or a numpy Generator"
-        raise ValueError(f"{text}, got {_shown(random_state)} ({error})") from None
+        problem = "must be None, a non-negative integer or a numpy Generator"
+        raise ArgumentError("random_state", f"{problem}, got {_shown(random_state)} ({error})") from None
 
 
 def check_vector(value: Any, name: str, n: int, per: str) -> NDArray[np.float64]:
-    """A finite float64 vector of length n (one number a row, a column, ...)."""
+    """A finite float64 vector of length n, one number for each row or column (as `per` says)."""
     vector = as_real(value, name)
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.shape != (n,):
-        raise ValueError(f"{name} must have one number a {per}, that is shape ({n},), got shape {np.shape(value)}")
+        raise ArgumentError(name, f"must have one number a {per}, that is shape ({n},), got shape {np.shape(value)}")
     with np.errstate(over="ignore"):  # a long double too large becomes inf, and that is refused next
         vector = np.ascontiguousarray(vector, dtype=np.float64)
     if not np.isfinite(vector).all():
         at = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise ValueError(f"{name} must be finite, got {vector[at]} at index {at}; remove or impute it first")
+        raise ArgumentError(name, f"must be finite, got {vector[at]} at index {at}; remove or impute it first")
     return vector
 
 
@@ -132,22 +151,22 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
     try:
         return np.asarray(value)
     except ValueError:
-        raise ValueError(f"{name} must be an array, got a list whose parts differ in length") from None
+        raise ArgumentError(name, "must be an array, got a list whose parts differ in length") from None
 
 
 def as_real(value: Any, name: str) -> NDArray[Any]:
     """An array of real numbers of some kind; no text, dates, complex numbers or masks."""
     if np.ma.isMaskedArray(value) and np.ma.is_masked(value):
-        raise ValueError(f"{name} has masked entries; fill or drop them first")
+        raise ArgumentError(name, "has masked entries; fill or drop them first")
     if hasattr(value, "tocsr") and hasattr(value, "nnz"):
-        raise ValueError(f"{name} must be dense, got {type(value).__name__}; .toarray() makes it so")
+        raise ArgumentError(name, f"must be dense, got {type(value).__name__}; .toarray() makes it so")
     array = as_array(value, name)
     if array.dtype.kind == "O":
         return _from_objects(array, name)
     if array.dtype.kind == "c":
-        raise ValueError(f"{name} must hold real numbers, got {array.dtype}; complex signals are for ksparse.recover")
+        raise ArgumentError(name, f"must hold real numbers, got {array.dtype}; complex signals are for ksparse.recover")
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}; encode text and dates first")
+        raise ArgumentError(name, f"must hold real numbers, got dtype {array.dtype}; encode text and dates first")
     return array
 
 
@@ -160,9 +179,10 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
             out[at] = np.nan if item is None else float(item)
         except (TypeError, ValueError, OverflowError):
             where = f"row {at[0]}, column {at[1]}" if len(at) == 2 else f"index {', '.join(map(str, at))}"
-            raise ValueError(
-                f"{name} must hold real numbers, got {_shown(item)} at {where}; encode text and dates, "
-                "remove or impute what is missing"
+            raise ArgumentError(
+                name,
+                f"must hold real numbers, got {_shown(item)} at {where}; encode text and dates, "
+                "remove or impute what is missing",
             ) from None
     return out
 

@@ -1,0 +1,5 @@
+"""``python -m ksparse.cli``."""
+
+from . import app
+
+app()

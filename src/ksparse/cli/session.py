@@ -1,0 +1,259 @@
+"""What surrounds the work of a command: exit codes and errors in one line, notes, progress, Ctrl-C.
+
+Messages of the library name arguments (`always_keep`, ``missing='mean'``); here they become options.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import os
+import re
+import shlex
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NoReturn
+
+import typer
+
+from .._files import disk_is_full
+from .output import printable
+
+EVERY = 10.0  # seconds between lines of progress where there is no terminal
+NOTHING = "nothing was written"
+
+RENAMED = {"always_keep": "--keep", "random_state": "--seed", "k": "-k", "K": "-K"}
+OPTIONS = RENAMED | {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "algorithm", "batch_size", "cache", "categories", "columns", "delimiter", "drop", "ensemble", "figures",
+        "format", "jobs", "l2", "loss", "matrix", "max_time", "memory", "missing", "na", "out", "preset", "radius",
+        "rate", "seed", "signal", "success", "target", "trials",
+    )
+}  # fmt: skip
+FIT_ONLY = re.compile(r"--(?:categories|delimiter|drop|missing|na)\b")
+LEADING = re.compile(r"^(\w+)(?=: | must | is for | names )")
+TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+ASSIGNED = re.compile(rf"(?<![\w-])({'|'.join(OPTIONS)})=(?:\[({TEXT})\]|({TEXT})|(\w*))")
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+@contextmanager
+def errors() -> Iterator[None]:
+    """Bad input, or a package that is not installed, ends with one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, ImportError) as error:
+        fail(message(error), 2)
+    except MemoryError:
+        fail("the data do not fit into memory", 2)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """End the command with one line on stderr."""
+    print(f"error: {text}", file=sys.stderr)
+    raise typer.Exit(code) from None
+
+
+def message(error: Exception) -> str:
+    """The message of an error of the library, in one line and about options."""
+    if getattr(error, "argument", None) in OPTIONS:  # an ArgumentError
+        return as_options(f"{OPTIONS[error.argument]} {error.problem}")  # type: ignore[attr-defined]
+    return as_options(str(error))
+
+
+def as_options(text: str) -> str:
+    """A message about arguments as one line about options.
+
+    >>> as_options("missing='mean' imputes it, format= says what it is, drop leaves it out")
+    '--missing mean imputes it, --format says what it is, --drop leaves it out'
+    >>> as_options("drop=['a b'] leaves it out; cache=False keeps nothing")
+    "--drop 'a b' leaves it out; --cache no keeps nothing"
+    >>> print(as_options("always_keep must leave columns, or na=['1,5'] and delimiter=';'"))
+    --keep must leave columns, or --na '"1,5"' and --delimiter ';'
+    """
+    text = " ".join(text.split())
+    text = text.replace("start again from x0=result", "go on with --checkpoint FILE")
+    text = text.replace("cache must be True, False or a folder", "cache must be no or a folder")
+    text = text.replace(" beside the target None", "")  # all columns are dropped
+    text = LEADING.sub(lambda found: OPTIONS.get(found[1], found[1]), text)
+    text = re.sub(r"(?<![\w-])drop (?=leaves )|(?<=with )drop$", lambda found: f"--{found[0]}", text)
+    return ASSIGNED.sub(_assigned, text)
+
+
+def _assigned(found: re.Match[str]) -> str:
+    """``name=value`` as it is typed on the command line."""
+    name, listed, quoted, plain = found.groups()
+    if listed is not None:  # in quotes if it contains a comma, as `options.names` reads it
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow([ast.literal_eval(listed)])
+        value = shlex.quote(line.getvalue())
+    else:
+        value = shlex.quote(ast.literal_eval(quoted)) if quoted is not None else plain
+    return f"{OPTIONS[name]} {'no' if value == 'False' else value}".rstrip()
+
+
+@contextmanager
+def errors_about_fit() -> Iterator[None]:
+    """Around `predict`, which reads data as the fit did: the remedies of an error are options of `ksparse fit`."""
+    try:
+        yield
+    except ValueError as error:
+        text = message(error)
+        hint = " (options of ksparse fit: a model reads data as its own were read)" * bool(FIT_ONLY.search(text))
+        raise ValueError(text + hint) from None
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+class Interrupted(BaseException):
+    """Ctrl-C or SIGTERM.
+
+    Not a KeyboardInterrupt: on that one a solver returns its best point, and the command would begin its next fit.
+    """
+
+
+class Session:
+    """The run of a command: its notes, its progress, and what an interruption would leave on the disk."""
+
+    def __init__(self, show: bool) -> None:
+        self.notes: list[str] = []
+        self.written: dict[str, str] = {}  # files that are complete, by the names of their options
+        self.kept: Callable[[], str] = lambda: NOTHING  # what is on the disk beside them
+        self._show, self._began, self._shown = show, time.monotonic(), time.monotonic()
+        self._status: Any = None
+        self._label, self._runs, self._run, self._stage = "", 0, 0, 0
+
+    @property
+    def seconds(self) -> float:
+        """Since the command began."""
+        return time.monotonic() - self._began
+
+    def left(self) -> str:
+        """What an error leaves on the disk."""
+        done = f"{', '.join(self.written.values())} {'were' if len(self.written) > 1 else 'was'} written"
+        kept = self.kept()
+        return kept if not self.written else done if kept == NOTHING else f"{done}; {kept}"
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"notes": self.notes, "seconds": self.seconds, "peak_memory": peak_memory()}
+
+    def note(self, text: str) -> None:
+        """Print one line on stderr; the same one only once."""
+        text = printable(as_options(text))
+        if text not in self.notes:
+            self.notes.append(text)
+            print(f"note: {text}", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Show progress: one changing line on a terminal, a new line every ten seconds elsewhere."""
+        if not self._show or not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+
+        with Console(stderr=True).status("starting") as self._status:
+            try:
+                yield
+            finally:
+                self._status = None
+
+    def begin(self, label: str, runs: int = 1) -> None:
+        """Announce the next step, and how many runs of a solver it takes."""
+        self._label, self._runs, self._run, self._stage = label, runs, 0, 0
+        self.tell("")
+
+    def tell(self, detail: str) -> None:
+        """Show how far the step is."""
+        if not self._show:
+            return
+        text = f"{self._label}{': ' * bool(detail)}{detail}, {self.seconds:.0f} s"
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.update(escape(printable(text)))
+        elif time.monotonic() - self._shown >= EVERY:
+            self._shown = time.monotonic()
+            print(printable(text), file=sys.stderr, flush=True)
+
+    @property
+    def callback(self) -> Callable[[Any], None]:
+        """For solvers; a function, because scikit-learn's `clone` would copy the session along with a method."""
+
+        def stage_done(now: Any) -> None:
+            if now.stage <= self._stage:
+                self._run += 1
+            self._stage = now.stage
+            which = f"run {min(self._run + 1, self._runs)} of {self._runs}, " if self._runs > 1 else ""
+            self.tell(f"{which}stage {now.stage}, objective {now.objective:.6g}")
+
+        return stage_done
+
+
+@contextmanager
+def session(show: bool) -> Iterator[Session]:
+    """Around everything that a command does.
+
+    Exit codes: 2 for bad input, 1 for a full disk, 128 + the signal's number for Ctrl-C and SIGTERM, each with one
+    line on stderr.
+    """
+    work = Session(show)
+    with errors(), ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: work.note(str(message))
+        received = stack.enter_context(_signals())
+        try:
+            try:
+                yield work
+            except (Interrupted, Exception):
+                if not received:
+                    raise
+                # an error that follows a signal is a consequence of it
+                print(f"interrupted: {work.left()}", file=sys.stderr)
+                raise typer.Exit(128 + received[0]) from None
+        except BrokenPipeError:  # the reader has gone: typer ends quietly
+            raise
+        except OSError as error:
+            text = f"{error.filename or 'a file'}: {error.strerror or error}"
+            if not disk_is_full(error):
+                raise ValueError(text) from None
+            fail(f"{text}; {work.left()}", 1)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Raise `Interrupted` on Ctrl-C and SIGTERM and list them in the value; the second one ends the process at once."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        if len(received) > 1:
+            os._exit(128 + number)
+        raise Interrupted
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def peak_memory() -> int | None:
+    """The largest number of bytes that this process has held in memory; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
