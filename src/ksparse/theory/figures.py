@@ -1,6 +1,7 @@
-"""The theory in four pictures.  Needs the `report` extra.
+"""Four figures of the theory.  Needs the `report` extra.
 
-Each is written to a file (`path`), drawn on given axes (`ax`) or on new ones of pyplot's, and returns the axes.
+Each function draws on the axes `ax` (default: new ones), writes them to the file `path` (default: none), and returns
+the axes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from . import bounds, rates, rip
 
 
 def plot_bounds(K: int = 10, d: int = 1000, path: Any = None, ax: Any = None) -> Any:
-    """The factor by which thresholding may stretch a distance, against k/K, for the three bounds."""
+    """Draw the factor by which thresholding may stretch a distance, against k/K, for the three bounds."""
     ax = new_axes(canvas(path, ax))
     k = np.arange(K, d + 1)
     labels = {"tight": "tight, √ν", "classic": "classic, 2", "jain": f"Jain et al., d = {d:,}"}
@@ -28,7 +29,7 @@ def plot_bounds(K: int = 10, d: int = 1000, path: Any = None, ax: Any = None) ->
 
 
 def plot_thresholds(K: int = 10, largest: int = 100, path: Any = None, ax: Any = None) -> Any:
-    """The restricted isometry constants that IHT and CoSaMP allow for rate 0.5, against k/K."""
+    """Draw the largest restricted isometry constants for which IHT and CoSaMP have rate 0.5, against k/K."""
     ax = new_axes(canvas(path, ax))
     k = np.unique(np.geomspace(K, largest * K, 200).astype(int))
     for algorithm, label, order in (("iht", "IHT", "2k+K"), ("cosamp", "CoSaMP", "3k+K")):
@@ -42,7 +43,7 @@ def plot_thresholds(K: int = 10, largest: int = 100, path: Any = None, ax: Any =
 
 
 def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, path: Any = None, ax: Any = None) -> Any:
-    """β against ν at step share/L: as printed, with its minimum, and as Theorem 1 really allows."""
+    """Draw β against ν for the step share/L: as printed, with its minimum, and as corrected."""
     ax = new_axes(canvas(path, ax))
     eta = share / c  # in units where α = 1
     m = round(4 * (8 * c - 1)) if m is None else m
@@ -68,7 +69,7 @@ def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, path: 
 
 
 def plot_tradeoff(K: int = 10, d: int = 10_000, path: Any = None, ax: Any = None) -> Any:
-    """How the sufficient number of measurements grows with k, for one constant: a larger k is not free."""
+    """Draw how the sufficient number of measurements grows with k."""
     ax = new_axes(canvas(path, ax))
     k = np.unique(np.geomspace(K, 100 * K, 200).astype(int))
     unit = rip.measurements("iht", K, K, d)
@@ -90,7 +91,7 @@ FIGURES = {"bounds": plot_bounds, "thresholds": plot_thresholds, "rate": plot_ra
 
 
 def _style_of(algorithm: str, bound: str) -> dict[str, Any]:
-    """The algorithm by colour and, for print without colours, by marks; the bound by dashes."""
+    """The algorithm is shown by colour and, for print without colours, by marks; the bound by dashes."""
     marks = {"marker": "o", "markersize": 4, "markevery": 25} if algorithm == "cosamp" else {}
     return {"color": STYLE[algorithm].color, "linestyle": STYLE[bound].dashes, **marks}
 
