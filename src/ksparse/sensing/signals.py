@@ -216,7 +216,8 @@ def ecg(
 ) -> NDArray[np.float64]:
     """A synthetic electrocardiogram in millivolts: five Gaussian waves (P, Q, R, S, T) per beat.
 
-    The beats vary in length.  The waves are those of McSharry, Clifford, Tarassenko and Smith (2003), summed instead of integrated.
+    The beats vary in length.  The waves are those of McSharry, Clifford, Tarassenko and Smith (2003), summed instead of
+    integrated.
 
     Parameters
     ----------
