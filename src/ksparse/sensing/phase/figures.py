@@ -1,7 +1,4 @@
-"""Figures of phase transitions, drawn from the counts of a `Phase`; no trial is run.  Needs the `report` extra.
-
-Each function draws on the axes `ax`, or on new ones; writes them to a file if `path` is given; and returns the axes.
-"""
+"""Figures of phase transitions, drawn from the counts of a `Phase`; no trial is run.  Needs the `report` extra."""
 
 from __future__ import annotations
 
