@@ -96,7 +96,7 @@ def test_bad_input_ends_with_a_message_and_code_2(arguments, message):
 def test_plan_prints_predicted_and_observed_rate(diabetes):
     done = run("plan", diabetes, "-K", 1)
     assert done.stdout.startswith("diabetes.csv: 442 rows, 10 columns, standardized\nk = 5, step = ")
-    assert "rate a stage: predicted none, observed 0." in done.stdout
+    assert "rate per stage: predicted none, observed 0." in done.stdout
     assert "not certified: losses of single rows" in done.stdout
     assert done.stderr == ""  # no progress bar in a pipe
 

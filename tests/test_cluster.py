@@ -16,7 +16,7 @@ from ksparse import _dask
 from ksparse._jit import threads
 from ksparse._threads import blas_threads
 from ksparse.sensing import phase
-from ksparse.sensing.phase import Cluster, Experiment, Ledger, Pool, _cluster, collect, make_pool
+from ksparse.sensing.phase import Cluster, Experiment, Ledger, Pool, collect, make_pool, workers
 
 distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
 
@@ -96,7 +96,7 @@ def test_another_version_on_the_workers_is_refused(address, monkeypatch):
         ValueError, match=r"worker tcp://.* has ksparse 0.*, and this is ksparse 9.9; install ksparse==9.9"
     ):
         Cluster(address)
-    _, _, results, error = _cluster.do_trials("8.8", b"")  # a worker that came later
+    _, _, results, error = workers.do_trials("8.8", b"")  # a worker that came later
     assert results == []
     assert "worker that joined has ksparse 9.9, and this is ksparse 8.8" in str(error)
     with pytest.raises(ValueError, match=r"cannot import ksparse \(No module"):
@@ -104,7 +104,7 @@ def test_another_version_on_the_workers_is_refused(address, monkeypatch):
 
 
 def test_a_scheduler_that_is_not_there(nowhere, tmp_path, monkeypatch):
-    monkeypatch.setattr(_cluster, "CONNECT", 0.5)
+    monkeypatch.setattr(workers, "CONNECT", 0.5)
     for _ in range(3):  # again and again: what is left of the first must not be in the way of the next
         with pytest.raises(ValueError, match=f"no Dask scheduler can be reached at {nowhere} .*dask scheduler"):
             make_pool(scheduler=nowhere)
@@ -123,7 +123,7 @@ def test_a_scheduler_that_is_not_there(nowhere, tmp_path, monkeypatch):
 def test_something_else_at_the_address(dask, address, monkeypatch):
     with pytest.raises(ValueError, match=r"\(a Worker is there\)"):
         make_pool(scheduler=next(iter(dask.scheduler.workers)))
-    monkeypatch.setattr(_cluster, "CONNECT", 0.5)
+    monkeypatch.setattr(workers, "CONNECT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.listen()
         place = f"tcp://127.0.0.1:{server.getsockname()[1]}"  # takes connections and says nothing
@@ -143,7 +143,7 @@ def test_jobs_or_scheduler(nowhere, monkeypatch):
 
 
 def test_a_cluster_without_workers(monkeypatch):
-    monkeypatch.setattr(_cluster, "JOIN", 0.5)
+    monkeypatch.setattr(workers, "JOIN", 0.5)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty,
         pytest.raises(ValueError, match=r"has no workers; start some with: dask worker .*--nthreads 1"),
@@ -159,7 +159,7 @@ def test_ctrl_c_leaves_nothing_behind(address, tmp_path):
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     assert finish(process, 130) == (
-        "", f"stopped; what is done is in {results}, and the same again goes on there\n"
+        "", f"stopped; the finished work is in {results}; run the same again to continue\n"
     )  # fmt: skip
     with distributed.Client(address, set_as_default=False) as client:
         for _ in range(2000):

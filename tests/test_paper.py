@@ -566,7 +566,7 @@ class TwoWorkers:
         self.clocks, self.ready = [0.0, 0.0], [set(), set()]
         self.at, self.calls = None, 0
         monkeypatch.setattr("time.monotonic", self.now)
-        monkeypatch.setattr("ksparse.sensing.phase._parallel.readiness", lambda: len(self.ready[self.at]))
+        monkeypatch.setattr("ksparse.sensing.phase.workers.readiness", lambda: len(self.ready[self.at]))
 
     def now(self):
         """The time of the worker that is at work, or of whoever waits for both."""

@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 from ksparse.cli import app
 from ksparse.sensing import phase
 from ksparse.sensing.phase import Experiment, Ledger, Phase, donoho_tanner
-from ksparse.sensing.phase._fit import crossing, logistic
-from ksparse.sensing.phase._lab import estimate
-from ksparse.sensing.phase._ledger import from_line, to_line
-from ksparse.sensing.phase._parallel import Pool
+from ksparse.sensing.phase.lab import estimate, open_ledger
+from ksparse.sensing.phase.ledger import from_line, read_records, to_line
+from ksparse.sensing.phase.result import crossing, logistic
+from ksparse.sensing.phase.workers import Pool
 
 SMALL = {"d": 32, "n": [8, 16, 24], "K": [1, 4], "trials": 6, "verbose": False}
 COMMAND = ("-d", 32, "--n", "4:32:4", "--K", "1:5:2", "--trials", 12, "--algorithm", "sp", "--algorithm", "htp", "-q")
@@ -104,7 +104,7 @@ def test_workers():
         assert len(set(pool.map(os.getpid, [()] * 200))) <= 2
         with pytest.raises(OSError, match="as it was"):
             list(pool.map(broken, [()]))
-    with Pool(2) as pool, pytest.raises(RuntimeError, match=r"ended from outside.*fewer jobs"):
+    with Pool(2) as pool, pytest.raises(RuntimeError, match=r"worker process was killed.*fewer jobs"):
         list(pool.map(os._exit, [(1,)] * 8))
 
 
@@ -117,7 +117,7 @@ def test_an_estimate_is_of_workers_that_are_ready(monkeypatch):
         ready.add(experiment)
 
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("ksparse.sensing.phase._parallel.readiness", lambda: len(ready))
+    monkeypatch.setattr("ksparse.sensing.phase.workers.readiness", lambda: len(ready))
     monkeypatch.setattr(Experiment, "run", trial)
     pool = SimpleNamespace(jobs=2, map=lambda function, items: [function(*item) for item in items])
     items = [(experiment, 8, 2, t) for experiment in ("htp", "sp", "omp", "iht") for t in range(100)]
@@ -180,7 +180,7 @@ def test_a_damaged_file_is_named_and_set_aside(calm, tmp_path, damage):
     bad = b"".join(damage(content.splitlines(keepends=True)))
     path.write_bytes(bad)
     with pytest.warns(UserWarning, match=r"results.jsonl is damaged in line 6.*results-damaged-1.jsonl.* good lines"):
-        ledger = phase._lab.open_ledger(tmp_path, [Experiment(matched, d=32)], verbose=False)
+        ledger = open_ledger(tmp_path, [Experiment(matched, d=32)], verbose=False)
     with ledger:
         assert len(ledger.kept) >= min(34, bad.count(b"\n"))  # of 36: the others were good
     phase.run(matched, jobs=1, out=tmp_path, **SMALL)
@@ -219,7 +219,7 @@ def test_two_runs_do_not_write_one_file(tmp_path):
         ledger.sort()
         with pytest.raises(ValueError, match="being written by another run"):  # the new file is locked, too
             Ledger(tmp_path / "a.jsonl", ["i"])
-        with pytest.raises(ValueError, match="already there"):
+        with pytest.raises(ValueError, match="already in the file"):
             ledger.append([{"i": 2, "v": "z"}])
     with Ledger(tmp_path / "a.jsonl", ["i"], ["v"]) as ledger:
         assert list(ledger.kept.items()) == [((1,), ("y",)), ((2,), ("x",))]
@@ -296,7 +296,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
     out, err = finish(process, 130)
     held = results.read_bytes()
     assert out == ""
-    assert err == f"stopped; what is done is in {results}, and the same again goes on there\n"
+    assert err == f"stopped; the finished work is in {results}; run the same again to continue\n"
     assert all(from_line(line) for line in held.splitlines(keepends=True))
 
 
@@ -380,7 +380,7 @@ def test_curves_minimum_and_tables_of_a_known_truth(tmp_path):
     assert str(again) == str(truth)
     np.testing.assert_array_equal(again.successes, truth.successes)
     (tmp_path / "b.json").write_text('{"format": "else"}')
-    with pytest.raises(ValueError, match=r"b.json is no file of Phase.save: its format is 'else'"):
+    with pytest.raises(ValueError, match=r"b.json was not written by Phase.save: its format is 'else'"):
         Phase.load(tmp_path / "b.json")
 
 
@@ -424,7 +424,7 @@ def test_the_search_finds_what_the_whole_grid_says(rate, K, tmp_path):
     settings = {"d": 32, "trials": 20, "verbose": False, "jobs": 1}
     whole = phase.run("sp", n=range(2, 33, 2), K=K, **settings).minimum_n(K, rate)
     assert phase.minimum_n("sp", K, step=2, rate=rate, out=tmp_path, **settings) == whole
-    cells = {(record["n"], record["trial"]) for record in phase._ledger.read_records(tmp_path / "results.jsonl")}
+    cells = {(record["n"], record["trial"]) for record in read_records(tmp_path / "results.jsonl")}
     assert len(cells) < 0.6 * 16 * 20
     none = phase.minimum_n("sp", 20, step=10, **settings)
     assert none.n is None
@@ -565,7 +565,7 @@ def test_the_command_writes_what_the_library_finds(tmp_path):
     done = invoke(*arguments, "--out", tmp_path)
     assert str(same) in done.stdout
     assert done.stdout.endswith(f"written: {', '.join(facts['files'])}\n")
-    assert done.stderr == f"{tmp_path / 'results.jsonl'}: goes on after 36 trials\n"
+    assert done.stderr == f"{tmp_path / 'results.jsonl'}: continues after 36 trials\n"
     with (tmp_path / "results.jsonl").open("ab") as file:
         file.write(b"?\n")
     assert invoke(*arguments, "--out", tmp_path, "-q").stderr.startswith("note: ")

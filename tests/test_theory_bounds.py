@@ -335,7 +335,7 @@ def test_measurements_grow_with_k_and_there_is_a_largest_k():
         (lambda: theory.restricted_isometry(np.ones((3, 4)), 0), "r must be at least 1"),
         (lambda: theory.restricted_isometry(np.ones(4), 1), "A must be a matrix"),
         (lambda: theory.restricted_isometry(np.full((3, 4), np.nan), 1), "A must be finite"),
-        (lambda: theory.restricted_isometry(np.ones((9, 60)), 20, exact=True), "leave exact out for a bracket"),
+        (lambda: theory.restricted_isometry(np.ones((9, 60)), 20, exact=True), "leave exact out for bounds"),
     ],
 )
 def test_bad_input_is_named(call, message):

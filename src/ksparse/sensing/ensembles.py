@@ -1,7 +1,7 @@
 """Random sensing matrices, scaled so that columns have norm 1 on average.
 
-Every ensemble is a function f(n, d, *, random_state) with parameters of its own; the same seed gives the same matrix,
-bit for bit.
+Every ensemble is a function f(n, d, *, random_state), some with more parameters.  The same seed gives the same matrix,
+bit for bit.  Matrices that are known by their products only are in `operators`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from .operators import partial_dct, partial_fourier
 
 
 def gaussian(n: int, d: int, *, random_state: Any = None) -> NDArray[np.float64]:
-    """Independent entries N(0, 1/n).
+    """A matrix of shape (n, d) with independent entries N(0, 1/n).
+
+    Parameters
+    ----------
+    n, d : int
+        Number of rows and columns.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same matrix.
 
     Examples
     --------
@@ -33,7 +40,14 @@ def gaussian(n: int, d: int, *, random_state: Any = None) -> NDArray[np.float64]
 
 
 def bernoulli(n: int, d: int, *, random_state: Any = None) -> NDArray[np.float64]:
-    """Independent fair signs, ±1/√n.
+    """A matrix of shape (n, d) whose entries are ±1/√n, independent and with equal probability.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of rows and columns.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same matrix.
 
     Examples
     --------
@@ -51,9 +65,18 @@ def bernoulli(n: int, d: int, *, random_state: Any = None) -> NDArray[np.float64
 
 
 def student_t(n: int, d: int, *, random_state: Any = None, df: float = 3.0) -> NDArray[np.float64]:
-    """Independent entries of Student's t distribution with `df` > 2 degrees of freedom, scaled to variance 1/n.
+    """A matrix of shape (n, d) with independent entries of Student's t distribution, scaled to variance 1/n.
 
-    Its tails are heavy: the fourth moment, for one, is infinite up to df = 4.
+    Its tails are heavy: the fourth moment is infinite for df <= 4.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of rows and columns.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same matrix.
+    df : float, default=3.0
+        Degrees of freedom, above 2.
 
     Examples
     --------
@@ -72,7 +95,18 @@ def student_t(n: int, d: int, *, random_state: Any = None, df: float = 3.0) -> N
 def correlated(
     n: int, d: int, *, random_state: Any = None, rho: float | None = None, covariance: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Independent rows N(0, Σ)/√n, for Σ_ij = rho^|i−j| (rho = 0.5 unless said otherwise) or a given covariance Σ.
+    """A matrix of shape (n, d) with independent rows N(0, Σ)/√n, where Σ_ij = rho^|i−j| or Σ is given.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of rows and columns.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same matrix.
+    rho : float, default=None
+        Correlation of neighbouring columns, from −1 to 1; 0.5 unless a covariance is given.
+    covariance : array of shape (d, d), default=None
+        Σ, symmetric and positive semidefinite; instead of rho.
 
     Examples
     --------
@@ -100,9 +134,18 @@ def correlated(
 
 
 def expander(n: int, d: int, *, random_state: Any = None, ones: int | None = None) -> csr_array:
-    """The adjacency matrix of a random left-regular bipartite graph: `ones` entries 1/√ones in each column, as CSR.
+    """The adjacency matrix of a random left-regular bipartite graph, as CSR: `ones` entries 1/√ones in each column.
 
-    Such graphs are expanders with high probability.  `ones` is 8 by default, or n if that is less.
+    Such graphs are expanders with high probability.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of rows and columns.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same matrix.
+    ones : int, default=None
+        Non-zeros in each column; by default 8, or n if that is less.
 
     Examples
     --------
@@ -113,7 +156,7 @@ def expander(n: int, d: int, *, random_state: Any = None, ones: int | None = Non
     n, d, rng = _check(n, d, random_state)
     ones = check_count(min(8, n) if ones is None else ones, "ones", high=n, high_text="a column has n rows")
     rows = np.empty((d, ones), dtype=np.int32 if n <= 2**31 else np.int64)
-    for i in range(ones):  # Floyd's sampling without repetition, all columns at once
+    for i in range(ones):  # Floyd's sampling without replacement, all columns at once
         last = n - ones + i
         drawn = rng.integers(0, last + 1, d)
         seen = (rows[:, :i] == drawn[:, None]).any(axis=1)
@@ -138,10 +181,12 @@ def _check(n: Any, d: Any, random_state: Any) -> tuple[int, int, np.random.Gener
 
 
 def _root(covariance: Any, d: int) -> NDArray[np.float64]:
-    """R with R^T R = Σ, of a Σ that may be singular."""
+    """R with R^T R = Σ; Σ may be singular."""
     sigma = as_real(covariance, "covariance").astype(np.float64)
     if sigma.shape != (d, d):
-        raise ValueError(f"covariance must have shape ({d}, {d}), a row and a column for each of d, got {sigma.shape}")
+        raise ValueError(
+            f"covariance must have shape ({d}, {d}), one row and one column for each of d, got {sigma.shape}"
+        )
     refuse(~np.isfinite(sigma), lambda at: f"covariance must be finite, got {sigma[at]} at {at}")
     tol = 1e-10 * np.abs(sigma).max(initial=0.0)
     refuse(

@@ -1,7 +1,7 @@
-"""Sensing without a matrix: chosen rows of fast transforms, and wavelets, as operators that only multiply.
+"""Sensing operators: chosen rows of fast transforms, and wavelets, without storing a matrix.
 
-All are scipy.sparse.linalg.LinearOperator: they take one vector or many at once, have an adjoint ``A.H``, can be
-pickled and multiplied with each other, ``A @ W``.  Transforms run in one thread unless scipy.fft.set_workers says more.
+All are scipy.sparse.linalg.LinearOperator: they multiply one vector or many at once, have an adjoint ``A.H``, can be
+pickled and multiplied with each other, ``A @ W``.  Transforms use one thread unless scipy.fft.set_workers sets more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRANSFORMS: dict[str, tuple[Any, Any, Any]] = {  # forward, its inverse, and the
 
 
 class PartialTransform(LinearOperator):
-    """`scale` times chosen rows of an orthonormal transform of signals of a shape; made by the functions below."""
+    """`scale` times chosen rows of an orthonormal transform; made by `partial_fourier` and the functions after it."""
 
     def __init__(self, transform: str, signal_shape: tuple[int, ...], rows: NDArray[np.intp], scale: float) -> None:
         super().__init__(TRANSFORMS[transform][2], (rows.size, math.prod(signal_shape)))
@@ -69,17 +69,21 @@ def partial_fourier(
 
     Parameters
     ----------
-    n : int
-        How many rows; None if `rows` says it.
-    d : int or tuple
-        The length of signals, or the shape of images and volumes, which are flattened.
-    random_state : None, int or Generator
-        For the draw of rows, without repetition.
-    rows : array of indices, or a mask of the signal's shape
+    n : int or None
+        Number of rows; None if `rows` is given.
+    d : int or tuple of int
+        Length of the signals, or shape of images and volumes, which are flattened.
+    random_state : None, int or Generator, default=None
+        For drawing the rows, without replacement.
+    rows : array of indices, or mask of the signal's shape, default=None
         The frequencies, in the order of numpy.fft.fftn; `mri_mask` makes such a mask.
-    scale : float
-        √(d/n) by default: the columns then have norm 1, as algorithms with a unit step want it.  With 1, measurements
-        are the transform's own coefficients.
+    scale : float, default=None
+        √(d/n) by default: then the columns have norm 1, as algorithms with a unit step need.  With 1, the measurements
+        are the coefficients of the transform.
+
+    Returns
+    -------
+    PartialTransform
 
     Examples
     --------
@@ -97,7 +101,24 @@ def partial_fourier(
 def partial_dct(
     n: int | None, d: Shape, *, random_state: Any = None, rows: ArrayLike | None = None, scale: float | None = None
 ) -> PartialTransform:
-    """Rows of the orthonormal discrete cosine transform (DCT-II); real.  Parameters as for `partial_fourier`.
+    """Rows of the orthonormal discrete cosine transform (DCT-II), which is real; uniformly random or given.
+
+    Parameters
+    ----------
+    n : int or None
+        Number of rows; None if `rows` is given.
+    d : int or tuple of int
+        Length of the signals, or shape of images and volumes, which are flattened.
+    random_state : None, int or Generator, default=None
+        For drawing the rows, without replacement.
+    rows : array of indices, or mask of the signal's shape, default=None
+        The frequencies, in the order of scipy.fft.dctn.
+    scale : float, default=None
+        √(d/n) by default; with 1, the measurements are the coefficients of the transform.
+
+    Returns
+    -------
+    PartialTransform
 
     Examples
     --------
@@ -112,9 +133,24 @@ def partial_dct(
 def partial_identity(
     n: int | None, d: Shape, *, random_state: Any = None, rows: ArrayLike | None = None, scale: float | None = None
 ) -> PartialTransform:
-    """Samples of a signal, at random places or given ones, for signals that are sparse in another basis.
+    """Samples of a signal at random or given places, for signals that are sparse in another basis.
 
-    Parameters are as for `partial_fourier`; with ``scale=1`` measurements are the samples themselves.
+    Parameters
+    ----------
+    n : int or None
+        Number of samples; None if `rows` is given.
+    d : int or tuple of int
+        Length of the signals, or shape of images and volumes, which are flattened.
+    random_state : None, int or Generator, default=None
+        For drawing the places, without replacement.
+    rows : array of indices, or mask of the signal's shape, default=None
+        The places.
+    scale : float, default=None
+        √(d/n) by default; with 1, the measurements are the samples themselves.
+
+    Returns
+    -------
+    PartialTransform
 
     Examples
     --------
@@ -152,7 +188,7 @@ def _check_rows(rows: Any, shape: tuple[int, ...]) -> NDArray[np.intp]:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(
             f"rows must be a vector of indices or a mask, got {array.dtype} of shape {array.shape}; "
-            "np.ravel_multi_index makes indices of positions in an image"
+            "np.ravel_multi_index turns positions in an image into indices"
         )
     refuse((array < 0) | (array >= size), lambda at: f"rows must be in 0, ..., {size - 1}, got {array[at]}")
     if np.unique(array).size < array.size:
@@ -161,10 +197,25 @@ def _check_rows(rows: Any, shape: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def mri_mask(shape: Shape, n: int, *, random_state: Any = None, power: float = 1.0) -> NDArray[np.bool_]:
-    """A random mask of n frequencies, dense in the middle, as scanners sample images: the `rows` of `partial_fourier`.
+    """A random mask of n frequencies, dense at low ones, as MRI scanners sample; the `rows` of `partial_fourier`.
 
     A frequency of radius r (1 at the edge) is drawn with a weight of about r^-power, together with its negative, which
-    tells nothing new of a real image but keeps the adjoint's images real.
+    gives no new information about a real image, but keeps the images of the adjoint real.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Shape of the images.
+    n : int
+        Number of frequencies.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same mask.
+    power : float, default=1.0
+        How much denser the low frequencies are sampled; 0 samples uniformly.
+
+    Returns
+    -------
+    array of bool, of the given shape
 
     Examples
     --------
@@ -180,14 +231,14 @@ def mri_mask(shape: Shape, n: int, *, random_state: Any = None, power: float = 1
     clocks = np.minimum(clocks, np.roll(np.flip(clocks), 1, axis=range(len(shape))))
     grids = np.meshgrid(*(2 * np.fft.fftfreq(side) for side in shape), indexing="ij", sparse=True)
     radius = np.sqrt(sum(grid**2 for grid in grids))
-    clocks *= (radius + 1 / max(shape)) ** power  # who rings first is drawn: sampling by weights, without repetition
+    clocks *= (radius + 1 / max(shape)) ** power  # the n smallest are a weighted sample without replacement
     mask = np.zeros(size, np.bool_)
     mask[np.argsort(clocks, axis=None, kind="stable")[:n]] = True
     return mask.reshape(shape)
 
 
 class WaveletSynthesis(LinearOperator):
-    """From orthonormal wavelet coefficients to the signal; its adjoint is its inverse.  Made by `wavelet`."""
+    """Maps orthonormal wavelet coefficients to the signal; its adjoint is its inverse.  Made by `wavelet`."""
 
     def __init__(self, signal_shape: tuple[int, ...], name: str, level: int) -> None:
         size = math.prod(signal_shape)
@@ -204,7 +255,7 @@ class WaveletSynthesis(LinearOperator):
         return np.array(X, dtype=np.result_type(X, np.float64), order="C").reshape(*self.signal_shape, *X.shape[1:])
 
     def _corner(self, key: str, level: int) -> tuple[slice, ...]:
-        """Where the part "ad" (coarse in the first direction, detail in the second) of a level has its place."""
+        """The slices of a part of a level, such as "ad": coarse in the first direction, detail in the second."""
         halves = [side >> level for side in self.signal_shape]
         return tuple(slice(h, 2 * h) if c == "d" else slice(0, h) for c, h in zip(key, halves, strict=True))
 
@@ -235,17 +286,21 @@ class WaveletSynthesis(LinearOperator):
 def wavelet(shape: Shape, name: str = "db4", level: int | None = None) -> WaveletSynthesis:
     """The orthonormal synthesis operator W of a wavelet basis: W @ c is the signal, W.H @ signal the coefficients.
 
-    A signal that is sparse in wavelets is recovered with ``A @ W`` in place of A.  Coefficients stand as usual: the
-    coarsest first, in a corner of the image.
+    A signal that is sparse in wavelets is recovered with ``A @ W`` in place of A.  Coefficients have the usual order:
+    the coarsest first, in a corner of the image.  Needs the `sensing` extra.
 
     Parameters
     ----------
-    shape : int or tuple
-        Of the signal; every side a multiple of 2**level.
-    name : str
+    shape : int or tuple of int
+        Shape of the signal; every side must be a multiple of 2**level.
+    name : str, default="db4"
         An orthonormal wavelet of PyWavelets: "haar", "db2" ... "db38", "sym2" ... "sym20", "coif1" ... "coif17".
-    level : int
-        How often the coarse part is split; by default as often as sides can be halved while the wavelet fits into them.
+    level : int, default=None
+        How often the coarse part is split; by default as often as the sides can be halved while the wavelet fits.
+
+    Returns
+    -------
+    WaveletSynthesis
 
     Examples
     --------
@@ -262,25 +317,37 @@ def wavelet(shape: Shape, name: str = "db4", level: int | None = None) -> Wavele
         raise ImportError("wavelets need PyWavelets; pip install 'ksparse[sensing]' brings it") from None
     shape = check_shape(shape, "shape")
     known = pywt.wavelist(kind="discrete")
-    if name not in known or name == "dmey" or not pywt.Wavelet(name).orthogonal:  # dmey: cut off, orthonormal to 1e-2
+    if (
+        name not in known or name == "dmey" or not pywt.Wavelet(name).orthogonal
+    ):  # dmey is truncated: orthonormal only to 1e-2
         raise ValueError(f"name must be an orthonormal wavelet (haar, db2 to db38, sym, coif), got {name!r}")
     halvings = min((side & -side).bit_length() - 1 for side in shape)
     if level is None:
         level = max(min(1, halvings), min(halvings, pywt.dwtn_max_level(shape, name)))
     level = check_count(level, "level", low=0)
     if level > halvings:
-        unit = 2**level
-        side = next(side for side in shape if side % unit)
-        near = " or ".join(str(side // unit * unit + up) for up in (0, unit) if side // unit * unit + up)
+        block = 2**level
+        side = next(side for side in shape if side % block)
+        near = " or ".join(str(side // block * block + up) for up in (0, block) if side // block * block + up)
         raise ValueError(
-            f"shape must have sides divisible by 2**level = {unit}, got {side}; the nearest is {near}, "
+            f"shape must have sides divisible by 2**level = {block}, got {side}; the nearest is {near}, "
             f"or take level at most {halvings}"
         )
     return WaveletSynthesis(shape, name, level)
 
 
 def adjoint_error(A: Any, random_state: Any = 0) -> float:
-    """By how much <Au, v> and <u, A^H v> differ for random u and v, relative to their size: rounding, if A.H is right.
+    """The relative difference of <Au, v> and <u, A^H v> for random u and v: only rounding if the adjoint is right.
+
+    Parameters
+    ----------
+    A : array, sparse matrix or LinearOperator
+    random_state : None, int or Generator, default=0
+        For drawing u and v.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -295,9 +362,9 @@ def adjoint_error(A: Any, random_state: Any = 0) -> float:
         return u / np.linalg.norm(u)
 
     u, v = draw(A.shape[1]), draw(A.shape[0])
-    with np.errstate(over="ignore", invalid="ignore"):  # NaN if A is not finite, or its squares are not
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN if A or its squares are not finite
         image = A.matvec(u)
-        # else both products are small by chance, the more so the larger n is
+        # without this term both products could be small by chance, the more so for large n
         v = v + image / (np.linalg.norm(image) or 1.0)
         back = A.rmatvec(v)
         size = max(np.linalg.norm(image) * np.linalg.norm(v), np.linalg.norm(back))
@@ -305,7 +372,7 @@ def adjoint_error(A: Any, random_state: Any = 0) -> float:
 
 
 def check_shape(value: Any, name: str) -> tuple[int, ...]:
-    """The shape of a signal: a length, or a tuple of them."""
+    """The shape of a signal as a tuple, from a length or a shape."""
     sides = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
     if not sides:
         raise ValueError(f"{name} must be a length or a shape such as (64, 64), got {value!r}")

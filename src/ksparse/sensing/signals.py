@@ -1,6 +1,7 @@
-"""Signals with exactly K non-zeros on a uniformly random support, and some that look like those of practice.
+"""Signals with exactly K non-zeros on a uniformly random support, and some that resemble signals of applications.
 
-Every one of SIGNALS is a function f(d, K, *, random_state, dtype); the same seed gives the same signal, bit for bit.
+Every function in SIGNALS is called as f(d, K, *, random_state, dtype).  The same seed gives the same signal, bit for
+bit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from .operators import Shape, wavelet
 
 
 def gaussian(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = float) -> NDArray[Any]:
-    """Non-zeros N(0, 1); complex: real and imaginary parts N(0, 1/2).
+    """A signal with K non-zeros N(0, 1); complex: real and imaginary parts N(0, 1/2).
+
+    Parameters
+    ----------
+    d, K : int
+        Length of the signal and number of its non-zeros.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same signal.
+    dtype : dtype, default=float
+        A real or complex floating-point type.
 
     Examples
     --------
@@ -31,7 +41,18 @@ def gaussian(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = flo
 
 
 def sign(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = float) -> NDArray[Any]:
-    """Non-zeros ±1; complex: of modulus 1 with uniform phases.  Hard for greedy algorithms: no entry stands out.
+    """A signal with K non-zeros ±1; complex: of modulus 1 with uniform phases.
+
+    It is hard for greedy algorithms, because no entry is larger than the others.
+
+    Parameters
+    ----------
+    d, K : int
+        Length of the signal and number of its non-zeros.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same signal.
+    dtype : dtype, default=float
+        A real or complex floating-point type.
 
     Examples
     --------
@@ -44,9 +65,18 @@ def sign(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = float) 
 
 
 def uniform(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = float) -> NDArray[Any]:
-    """Magnitudes uniform in [1, 2], random signs (complex: uniform phases).
+    """A signal with K non-zeros of magnitudes uniform in [1, 2] and random signs (complex: uniform phases).
 
-    Bounded away from zero, so that it makes sense to ask for the support under noise.
+    The non-zeros are bounded away from zero, so that the support can be found under noise.
+
+    Parameters
+    ----------
+    d, K : int
+        Length of the signal and number of its non-zeros.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same signal.
+    dtype : dtype, default=float
+        A real or complex floating-point type.
 
     Examples
     --------
@@ -59,9 +89,20 @@ def uniform(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = floa
 
 
 def decaying(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = float, power: float = 1.0) -> NDArray[Any]:
-    """Magnitudes 1, 2^-power, ..., K^-power at random places, random signs (complex: uniform phases).
+    """A signal with magnitudes 1, 2^-power, ..., K^-power at random places and random signs (complex: phases).
 
-    Easy for greedy algorithms, which find the large entries first, as long as noise does not hide the small ones.
+    It is easy for greedy algorithms, which find the large entries first, as long as noise does not hide the small ones.
+
+    Parameters
+    ----------
+    d, K : int
+        Length of the signal and number of its non-zeros.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same signal.
+    dtype : dtype, default=float
+        A real or complex floating-point type.
+    power : float, default=1.0
+        How fast the magnitudes decay; at least 0.
 
     Examples
     --------
@@ -72,7 +113,7 @@ def decaying(d: int, K: int, *, random_state: Any = None, dtype: DTypeLike = flo
     x, support, rng = _start(d, K, random_state, dtype)
     x[support] = np.arange(1.0, K + 1.0) ** -power * _phases(rng, K, x.dtype)
     if np.count_nonzero(x) < K:
-        raise ValueError(f"power must be so small that K^-power is no zero in {x.dtype}, got {power:g} for K = {K}")
+        raise ValueError(f"power must be so small that K^-power is not zero in {x.dtype}, got {power:g} for K = {K}")
     return x
 
 
@@ -99,8 +140,18 @@ def wavelet_sparse(
 
     Parameters
     ----------
-    shape, name, level : as for `operators.wavelet`
-    K, random_state, dtype : as for the signals above
+    shape : int or tuple of int
+        Shape of the signal; every side must be a multiple of 2**level.
+    K : int
+        Number of non-zero coefficients.
+    random_state : None, int or Generator, default=None
+        The same seed gives the same signal.
+    dtype : dtype, default=float
+        A real or complex floating-point type.
+    name : str, default="db4"
+        An orthonormal wavelet of PyWavelets.
+    level : int, default=None
+        How often the coarse part is split; see `operators.wavelet`.
 
     Examples
     --------
@@ -111,7 +162,7 @@ def wavelet_sparse(
     return (W @ gaussian(W.shape[1], K, random_state=random_state, dtype=dtype)).reshape(W.signal_shape)
 
 
-# height in tenths, half axes, centre, degrees: the ten ellipses of Shepp and Logan with the contrast of Toft (1996)
+# height in tenths, semi-axes, centre, angle in degrees: the ten ellipses of Shepp and Logan, contrast of Toft (1996)
 ELLIPSES = (
     (10, 0.69, 0.92, 0.0, 0.0, 0.0),
     (-8, 0.6624, 0.874, 0.0, -0.0184, 0.0),
@@ -127,7 +178,12 @@ ELLIPSES = (
 
 
 def phantom(size: int) -> NDArray[np.float64]:
-    """The modified Shepp–Logan phantom of a head, size × size, with values from 0 to 1.
+    """The modified Shepp–Logan phantom of a head, an image with values from 0 to 1.
+
+    Parameters
+    ----------
+    size : int
+        The image has size × size pixels.
 
     Examples
     --------
@@ -137,7 +193,7 @@ def phantom(size: int) -> NDArray[np.float64]:
     size = check_count(size, "size")
     side = (2 * np.arange(size) + 1) / size - 1  # centres of pixels
     x, y = side[None, :], -side[:, None]
-    image = np.zeros((size, size))  # tenths, which sum without rounding
+    image = np.zeros((size, size))  # in tenths, whose sums have no rounding error
     for height, a, b, x0, y0, degrees in ELLIPSES:
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         along, across = (x - x0) * cos + (y - y0) * sin, (y - y0) * cos - (x - x0) * sin
@@ -145,7 +201,7 @@ def phantom(size: int) -> NDArray[np.float64]:
     return image / 10
 
 
-# P, Q, R, S, T: height (mV), angle and width (radians of a beat at 60 a minute)
+# P, Q, R, S, T: height (mV), angle and width (in radians of a beat, at 60 beats per minute)
 WAVES = (
     (0.15, -math.pi / 3, 0.25),
     (-0.12, -math.pi / 12, 0.1),
@@ -158,19 +214,21 @@ WAVES = (
 def ecg(
     samples: int, *, rate: float = 360.0, heart_rate: float = 72.0, random_state: Any = None
 ) -> NDArray[np.float64]:
-    """A synthetic electrocardiogram in millivolts: five Gaussian waves a beat (P, Q, R, S, T), beats of varying length.
+    """A synthetic electrocardiogram in millivolts: five Gaussian waves (P, Q, R, S, T) per beat.
 
-    The waves are those of McSharry, Clifford, Tarassenko and Smith (2003), summed instead of integrated.
+    The beats vary in length.  The waves are those of McSharry, Clifford, Tarassenko and Smith (2003), summed instead of
+    integrated.
 
     Parameters
     ----------
     samples : int
-    rate : float
-        Samples a second.
-    heart_rate : float
-        Beats a minute on average; they vary by breathing (4%) and at random (2%).
-    random_state : None, int or Generator
-        For the beats' lengths and the first one's phase.
+        Length of the signal.
+    rate : float, default=360.0
+        Samples per second.
+    heart_rate : float, default=72.0
+        Beats per minute on average; they vary with breathing (4%) and at random (2%).
+    random_state : None, int or Generator, default=None
+        For the lengths of the beats and the phase of the first one.
 
     Examples
     --------
@@ -189,7 +247,7 @@ def ecg(
     starts = np.concatenate([[0.0], np.cumsum(lengths)]) - mean * rng.uniform()
     angle = 2 * np.pi * np.interp(np.arange(samples) / rate, starts, np.arange(beats + 1.0)) - np.pi
     angle = np.mod(angle + np.pi, 2 * np.pi) - np.pi
-    quick = math.sqrt(heart_rate / 60.0)  # waves shorten by less than beats do
+    quick = math.sqrt(heart_rate / 60.0)  # waves get shorter by less than beats do
     signal = np.zeros(samples)
     for height, centre, width in WAVES:
         away = np.mod(angle - centre * quick + np.pi, 2 * np.pi) - np.pi
@@ -199,7 +257,7 @@ def ecg(
 
 def _start(d: Any, K: Any, random_state: Any, dtype: Any) -> tuple[NDArray[Any], NDArray[Any], np.random.Generator]:
     d = check_count(d, "d")
-    K = check_count(K, "K", low=0, high=d, high_text="a signal of d entries has no more non-zeros")
+    K = check_count(K, "K", low=0, high=d, high_text="the length of the signal")
     try:
         kind = np.dtype(dtype)
         if kind.kind not in "fc":

@@ -1,6 +1,7 @@
-"""The theory as functions: the tight bound, what it means for recovery and for rates, and certificates on real data.
+"""The theory as functions: the tight bound of hard thresholding, what follows for recovery and rates, and certificates.
 
-`bounds`, `rip`, `rates` and `rivals` are formulas and need NumPy only; `curvature`, `certificate` and `plan` read data.
+`bounds`, `rip`, `rates` and `rivals` are formulas of numbers; `spectrum`, `curvature`, `conditions`, `certificate` and
+`plan` work on data.  The solvers that the theory is about are in ``ksparse.solvers``.
 """
 
 from .bounds import deviation_bound, deviation_factor, extremal_pair, nu, nu_from_rho, rho, rho_from_nu, smallest_k

@@ -1,4 +1,4 @@
-r"""The tight bound of hard thresholding (Theorem 1 of the paper), its rivals, its inverse, the pair that attains it.
+r"""The tight bound of hard thresholding (Theorem 1 of the paper), older bounds, the inverse, a pair that attains it.
 
 For a K-sparse x, any b and k ≥ K,
 
@@ -6,7 +6,7 @@ For a K-sparse x, any b and k ≥ K,
           \rho = \frac{\min\{K, d-k\}}{k - K + \min\{K, d-k\}},
 
 so that :math:`\sqrt\nu = (\sqrt\rho + \sqrt{4+\rho})/2` and :math:`\rho = (\nu-1)^2/\nu`.  All functions take numbers
-or arrays that broadcast.  ``d=None`` means a dimension so large that K ≤ d − k, where the bound is free of d.
+or arrays that broadcast.  ``d=None`` means a dimension so large that K ≤ d − k: then the bound does not depend on d.
 """
 
 from __future__ import annotations
@@ -24,16 +24,9 @@ BOUNDS = ("tight", "classic", "jain")
 
 @formula
 def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None) -> Any:
-    """ρ of Theorem 1: what the thresholding may lose against what it keeps; 1 at k = K, 0 at k = d.
+    """ρ of Theorem 1, min(K, d−k)/(k − K + min(K, d−k)): 1 at k = K, and 0 at k = d.
 
-    Parameters
-    ----------
-    k, K : int or array, 1 <= K <= k
-        Non-zeros that are kept, and those of x.
-    d : int or array, optional
-        The dimension, at least k.
-    r : int or array, optional
-        Non-zeros of b, if it is known to be sparse itself: then r stands for d, and ρ = 0 where r <= k.
+    It compares what thresholding may lose with what it keeps.  For an r-sparse b, ρ = 0 where r <= k.
 
     Examples
     --------
@@ -43,16 +36,16 @@ def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | N
     array([1.  , 0.5 , 0.05])
     """
     k, K, d = check_levels(k, K, d, r)
-    lost = K if d is None else np.clip(d - k, 0, K)  # how many non-zeros of x can be thresholded away
+    lost = (
+        K if d is None else np.clip(d - k, 0, K)
+    )  # the largest number of non-zeros of x that thresholding can set to zero
     kept = k - K + lost
     return np.divide(lost, kept, out=np.zeros(np.broadcast(lost, kept).shape), where=kept > 0)[()]
 
 
 @formula
 def nu(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None) -> Any:
-    """ν of Theorem 1, between 1 and 2.618: no hard thresholding stretches a distance by more than √ν.
-
-    Parameters as in `rho`.
+    """ν of Theorem 1, between 1 and 2.618: hard thresholding stretches no distance to x by more than √ν.
 
     Examples
     --------
@@ -64,26 +57,33 @@ def nu(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | No
 
 @formula
 def nu_from_rho(rho: ArrayLike) -> Any:
-    """ν = 1 + (ρ + √((4+ρ)ρ))/2."""
+    """ν = 1 + (ρ + √((4+ρ)ρ))/2.
+
+    Examples
+    --------
+    >>> float(nu_from_rho(0.5))
+    2.0
+    """
     rho = check_numbers(rho, "rho")
     return (1.0 + (0.5 * rho + 0.5 * np.sqrt(4.0 + rho) * np.sqrt(rho)))[()]
 
 
 @formula
 def rho_from_nu(nu: ArrayLike) -> Any:
-    """ρ = (ν−1)²/ν, the inverse of `nu_from_rho`."""
+    """ρ = (ν−1)²/ν, the inverse of `nu_from_rho`.
+
+    Examples
+    --------
+    >>> float(rho_from_nu(2.0))
+    0.5
+    """
     nu = check_numbers(nu, "nu", low=1.0)
     return ((nu - 1.0) * ((nu - 1.0) / nu))[()]
 
 
 @formula
 def smallest_k(nu: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
-    """The smallest k whose ν is at most the wanted one.
-
-    Parameters
-    ----------
-    nu : float or array, at least 1 (above 1 without d)
-    K, d : as in `rho`
+    """The smallest k whose ν is at most the given one; without d, the given ν must be above 1.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def smallest_k(nu: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
 
 
 def first_k(inverse: NDArray[np.float64], K: ArrayLike, d: ArrayLike | None, strict: bool = False) -> Any:
-    """The smallest k with 1/ρ(k) at least (above, if strict) a given number."""
+    """The smallest k with 1/ρ(k) >= inverse, or 1/ρ(k) > inverse if strict."""
     K = check_counts(K, "K")
     if d is None:
         edge = K * inverse  # ρ = K/k
@@ -112,7 +112,7 @@ def first_k(inverse: NDArray[np.float64], K: ArrayLike, d: ArrayLike | None, str
     refuse(
         edge > 2.0**53, lambda at: f"K asks for k = {np.asarray(edge)[at]:.3g} here, which is beyond 2^53; d bounds it"
     )
-    # what rounding did to ν on its way here must not raise k by one
+    # the rounding error of ν must not raise k by one
     slack = 0.0 if strict else 8e-16 * edge * (1.0 + np.sqrt(np.minimum(inverse, 2.0**53)))
     k = np.floor(edge) + 1 if strict else np.ceil(edge - slack)
     return np.clip(k, K, d).astype(np.int64)[()]
@@ -126,10 +126,17 @@ def deviation_factor(
 
     Parameters
     ----------
-    k, K, d, r : as in `rho`
-    bound : "tight", "classic" or "jain"
-        √ν; the constant 2 of the literature; 1 + √((d−k)/(d−K)), which follows from Lemma 1 of Jain, Tewari & Kar
-        (2014) and needs d.
+    k : int or array
+        Number of entries that hard thresholding keeps, at least K.
+    K : int or array
+        Number of non-zeros of x, at least 1.
+    d : int or array, default=None
+        The dimension, at least k; None means so large that the bound does not depend on it.
+    bound : {"tight", "classic", "jain"}, default="tight"
+        √ν of Theorem 1; the constant 2 of the literature; or 1 + √((d−k)/(d−K)), which follows from Lemma 1 of Jain,
+        Tewari & Kar (2014) and needs d.
+    r : int or array, default=None
+        Number of non-zeros of b, if b itself is known to be sparse; it then takes the place of d.
 
     Examples
     --------
@@ -152,14 +159,19 @@ def deviation_factor(
 def extremal_pair(k: int, K: int, d: int, random_state: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
     r"""A pair (b, x), x K-sparse, for which :math:`\|H_k(b) - x\| = \sqrt\nu\,\|b - x\|`.
 
-    All non-zeros of b outside the common support have one magnitude: k − K + s of them are kept (b₁), s = min(K, d−k)
-    are lost (b₄), and x = ν/(ν−1)·b there.  Ties go to the lower index, so b₁ stands before b₄.
+    All non-zeros of b outside the common support have the same magnitude: k − K + s of them are kept (b₁), s =
+    min(K, d−k) are set to zero (b₄), and x = ν/(ν−1)·b there.  Ties go to the lower index, so b₁ comes before b₄.
 
     Parameters
     ----------
-    k, K, d : int, 1 <= K <= k <= d
-    random_state : None, int or Generator
-        None gives the plain pair; otherwise places, signs and scale are drawn.
+    k, K, d : int
+        Entries that are kept, non-zeros of x, and the dimension, 1 <= K <= k <= d.
+    random_state : None, int or Generator, default=None
+        None gives the plainest pair; otherwise positions, signs and scale are drawn.
+
+    Returns
+    -------
+    (b, x) : arrays of shape (d,)
 
     Examples
     --------
@@ -198,11 +210,17 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
 
     Parameters
     ----------
-    b, x : arrays of shape (..., d)
+    b, x : array of shape (..., d)
     k : int
-    K : int, optional
+        Number of entries that hard thresholding keeps.
+    K : int, default=None
         At most k; by default the one that gives the smallest bound.
-    bound : as in `deviation_factor`
+    bound : {"tight", "classic", "jain"}, default="tight"
+        The factor φ; see `deviation_factor`.
+
+    Returns
+    -------
+    float or array of shape (...)
 
     Examples
     --------
@@ -220,8 +238,8 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
     if not (np.isfinite(b).all() and np.isfinite(x).all()):
         raise ValueError("b and x must be finite, got NaN or infinity")
     b, x = np.broadcast_arrays(b, x)
-    unit = int(np.frexp(max(np.abs(b).max(initial=0.0), np.abs(x).max(initial=0.0)))[1])
-    b, x = np.ldexp(b, -unit), np.ldexp(x, -unit)  # about one: their squares are floats
+    exponent = int(np.frexp(max(np.abs(b).max(initial=0.0), np.abs(x).max(initial=0.0)))[1])
+    b, x = np.ldexp(b, -exponent), np.ldexp(x, -exponent)  # at most 1: squares do not overflow
     order = np.argsort(-np.abs(x), axis=-1, kind="stable")
     b, x = np.take_along_axis(b, order, -1), np.take_along_axis(x, order, -1)
     # ‖b − H_K(x)‖² = Σ_{j ≤ K} (b_j − x_j)² + Σ_{j > K} b_j², for every K at once
@@ -233,13 +251,13 @@ def deviation_bound(b: ArrayLike, x: ArrayLike, k: int, K: int | None = None, bo
     distance = np.sqrt(inside[..., levels - 1] + outside[..., levels])
     factor = deviation_factor(k, levels, d, bound)
     with np.errstate(over="ignore"):
-        return np.ldexp(np.min(factor * distance + np.sqrt(tail[..., levels]), axis=-1), unit)
+        return np.ldexp(np.min(factor * distance + np.sqrt(tail[..., levels]), axis=-1), exponent)
 
 
 def check_levels(
     k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
-    """k, K and d (with r in its place, if b is r-sparse), checked and broadcast."""
+    """k, K and d, checked and broadcast; with r in place of d if b is r-sparse."""
     if d is None and r is not None:
         raise ValueError("d must be given with r")
     wide = [check_counts(k, "k"), check_counts(K, "K")]

@@ -1,8 +1,7 @@
-"""Can this fit be trusted?  Theorem 10 of the paper, checked on data: its conditions, the rate and tail it promises.
+"""Certificates: does Theorem 10 of the paper prove convergence of HT-SVRG on given data, and at which rate?
 
-A certificate is rigorous in one direction: "certified" rests on bounds that hold for every support.  It stands on the
-published theorem with its slips put right (docs/errata.md); one step of the published proof, the expectation in
-Lemma 20, is taken on trust.
+"Certified" is rigorous: it uses bounds that hold for every support.  The theorem is the published one with its errors
+corrected (docs/errata.md); one step of its proof, the expectation in Lemma 20, was not checked again.
 """
 
 from __future__ import annotations
@@ -31,33 +30,40 @@ BASIS = "Theorem 10 of Shen & Li (2018) as published, with corrections 1-3 and 1
 
 @dataclass(frozen=True)
 class Certificate:
-    """What Theorem 10 says of HT-SVRG on these data.  ``print`` shows it in full.
+    """What Theorem 10 says about HT-SVRG on given data.  ``print`` shows it in full.
 
     Attributes
     ----------
     verdict : str
-        "certified", "not certified", or "undecided" if the bracket of α is too wide to tell.
+        "certified", "not certified", or "undecided" if the bounds on α are too far apart to decide.
     reason : str
         The first condition that fails, with its numbers.
     conditions : tuple of Condition
+        The conditions of the theorem, and whether each holds.
     remedies : tuple of Remedy
-        What would make it certified; each was checked with the same bounds.
+        Changes that would give a certificate; each was checked with the same bounds.
+    n, d, k, K : int
+        Rows, columns, non-zeros of the iterates, and non-zeros of the true vector.
     rho, nu : float
-        Of Theorem 1.
+        ρ and ν of Theorem 1.
     L : float
-        Smoothness of every f_i at 3k + K (of a mini-batch, in expectation).
+        Smoothness of every f_i at sparsity 3k + K (for a mini-batch, in expectation).
     alpha, c : Bracket
-        Strong convexity of F at k + K, and L/α.
+        Bounds on the strong convexity of F at sparsity k + K, and on L/α.
+    step, m, batch_size, l2, radius : number
+        The parameters of HT-SVRG that it is about.
     beta : float
-        The rate that is proven; inf if none is.
+        The proven rate; inf if none is.
     stages : float
-        Stages after which the gap is a millionth.
+        Number of stages after which the gap is a millionth of what it was.
     grad_norm, reference_norm : float
         ‖∇_{3k+K} F(x̂)‖ and ‖x̂‖; x̂ is the best fit on the K largest coefficients.  NaN without a fit.
     tail : float
-        What the noise may leave of the gap F − F(x̂) in the end; inf without a radius, NaN if nothing is certified.
+        How large the gap F − F(x̂) may remain because of noise; inf without a radius, NaN if nothing is certified.
+    basis : str
+        The theorem that it rests on.
     data : str
-        Which matrix it is about: A as it was given or, for an estimator, the columns as its fit scaled them.
+        Which matrix it is about: A as given or, for an estimator, the columns as its fit scaled them.
     """
 
     verdict: str
@@ -88,10 +94,11 @@ class Certificate:
 
     @property
     def certified(self) -> bool:
+        """Whether the verdict is "certified"."""
         return self.verdict == "certified"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, for JSON."""
+        """The fields as plain numbers, strings and lists, for JSON."""
         plain = asdict(self)
         for name in ("alpha", "c"):
             plain[name] = getattr(self, name)._asdict()
@@ -100,9 +107,9 @@ class Certificate:
         return jsonable(plain)
 
     def to_frame(self) -> Any:
-        """One row as a pandas.DataFrame, a column for each number and for each condition (None where it is undecided).
+        """A pandas.DataFrame of one row, with a column for each number and each condition (None if undecided).
 
-        Rows of several certificates, of other k or l2 say, can be put beneath each other.
+        Frames of several certificates, for several k or l2 for example, can be concatenated.
         """
         known = {field.name: getattr(self, field.name) for field in fields(self)}
         columns = {name: value for name, value in known.items() if name not in ("conditions", "remedies", "alpha", "c")}
@@ -112,7 +119,7 @@ class Certificate:
         return data_frame({name: [value] for name, value in columns.items()})
 
     def _repr_html_(self) -> str:
-        rows = [("condition", "holds", "what it asks for"), *((c.name, MARK[c.holds], c.text) for c in self.conditions)]
+        rows = [("condition", "holds", "details"), *((c.name, MARK[c.holds], c.text) for c in self.conditions)]
         return html_lines(self._facts(), bold=True) + html_table(rows, left=(0, 1, 2)) + html_lines(self._after())
 
     def _tail_text(self) -> str:
@@ -121,14 +128,14 @@ class Certificate:
         if math.isfinite(self.tail):
             return f", tail {self.tail:.4g}"
         if math.isfinite(self.radius):
-            return "; no bound on the tail with columns outside the radius"
+            return "; no bound on the tail, because the radius does not bound all columns"
         radius = 2.0 * self.reference_norm
         worst = min(self.alpha.lower, self.L)
         tail = float(rates.tail(self.grad_norm, self.step, self.m, self.nu, self.L, worst, radius)) if radius else 0.0
         return f"; no bound on the tail without a radius ({tail:.4g} with radius={radius:.4g})"
 
     def _facts(self) -> list[str]:
-        """The verdict, and the numbers that it rests on."""
+        """The verdict, and the numbers that it is based on."""
         return [
             f"{self.verdict}{f': {self.reason}' if self.reason else ''}",
             *([] if self.data == GIVEN else [f"about {self.data}, l2 = {self.l2:.4g}"]),
@@ -139,13 +146,14 @@ class Certificate:
         ]
 
     def _after(self) -> list[str]:
-        """What follows from the conditions."""
+        """The rate and the tail, or the remedies."""
         lines = []
         if self.certified:
-            lines.append(f"rate {self.beta:.4g} a stage, {self.stages:g} stages to a millionth{self._tail_text()}")
-        lines += [f"would make it so: {remedy.text}" for remedy in self.remedies]
+            stages = f"{self.stages:g} stages reduce the gap to a millionth"
+            lines.append(f"rate {self.beta:.4g} per stage, {stages}{self._tail_text()}")
+        lines += [f"certified with: {remedy.text}" for remedy in self.remedies]
         if not self.certified and not self.remedies:
-            lines.append("no ridge, batch size or larger k was found that makes it so")
+            lines.append("no ridge, batch size or larger k was found that gives a certificate")
         return [*lines, f"({self.basis})"]
 
     def __str__(self) -> str:
@@ -170,26 +178,43 @@ def certificate(
     sample_weight: ArrayLike | None = None,
     random_state: Any = 0,
 ) -> Certificate:
-    """Check Theorem 10 on data: does HT-SVRG provably converge here, how fast, and how near to a K-sparse truth?
+    r"""Check Theorem 10 on data: does HT-SVRG provably converge, how fast, and how close to a K-sparse vector?
+
+    .. math:: E[F(\tilde x^s) - F(\hat x)] \le β^s\,[F(\tilde x^0) - F(\hat x)] + τ(\hat x)
 
     Parameters
     ----------
-    A, y, loss, l2, radius, always_keep, intercept, offset, sample_weight : as in `minimize`
-        What the fit was made with.
-    fit : Result, array of shape (d,) or fitted estimator, optional
-        The fit; gives k, and the x̂ at which the tail is taken.  Without it there is no tail.  An estimator (of one
-        target or two classes) knows its loss, ridge, intercept, kept columns and class weights: give the A, y and
-        sample_weight it was fitted on, and no more.  The certificate is then about what it minimised, over the columns
-        as the fit scaled them (``data`` says so): α and L of the raw columns are others.
-    K : int, optional
-        The sparsity of the truth; by default the largest K that is certified, or 1.
-    k : int, optional
-        Non-zeros of the iterates; by default those of the fit.
-    solver : HTSVRG, optional
-        With which step, m and batch size.  By default step 1/(8L), the paper's, 3n steps, and ``output="random"``,
-        which is what the theorem is about.
-    random_state : None, int or Generator
-        For the search that brackets α.
+    A : array or sparse matrix of shape (n, d)
+        The data that the fit was made with.
+    y : array of shape (n,)
+        The targets.
+    fit : Result, array of shape (d,) or fitted estimator, default=None
+        The fit; it gives k, and the x̂ of the tail τ.  Without it there is no tail.  An estimator (of one target or two
+        classes) knows its loss, ridge, intercept, kept columns and class weights: give only the A, y and sample_weight
+        that it was fitted on.  The certificate is then about the problem that it minimised, over the columns as the
+        fit scaled them (``data`` says so): the raw columns have another α and L.
+    K : int, default=None
+        Number of non-zeros of the true vector; by default the largest K that can be certified, or 1.
+    k : int, default=None
+        Number of non-zeros of the iterates; by default that of the fit.
+    solver : HTSVRG, default=None
+        Gives step, m, batch size and output.  By default the paper's step 1/(8L), 3n steps per stage, and
+        ``output="random"``, for which the theorem holds.
+    loss : str or loss, default="squared"
+    l2 : float, default=0.0
+        The ridge.
+    radius : float, default=inf
+        ω, the radius of the ball of feasible vectors; without one, the tail has no bound.
+    always_keep : array of int, default=None
+        Columns that are always kept, and not counted in k.
+    intercept : bool, default=False
+        Whether the fit has an intercept.
+    offset : array of shape (n,), default=None
+        Added to the predictions.
+    sample_weight : array of shape (n,), default=None
+        Weights of the rows; all equal by default.
+    random_state : None, int or Generator, default=0
+        For the search that bounds α.
 
     Returns
     -------
@@ -201,7 +226,7 @@ def certificate(
     >>> A = rng.standard_normal((500, 60))
     >>> A /= np.linalg.norm(A, axis=1, keepdims=True)
     >>> y = 3 * A[:, 4] + 0.01 * rng.standard_normal(500)
-    >>> certificate(A, y, k=40, K=1).verdict  # single rows, no ridge: never
+    >>> certificate(A, y, k=40, K=1).verdict  # never certified without a ridge or mini-batches
     'not certified'
     >>> certificate(A, y, k=40, K=1, l2=5.0).verdict
     'certified'
@@ -218,7 +243,7 @@ def certificate(
     from ..solvers import HTSVRG
 
     if is_operator(A):
-        raise ValueError("A must be an array or a sparse matrix; for operators there is theory.curvature")
+        raise ValueError("A must be an array or a sparse matrix; for operators, use theory.curvature")
     if solver is None:
         solver = HTSVRG(step="theory", output="random")
     elif not isinstance(solver, HTSVRG):
@@ -238,7 +263,7 @@ def certificate(
 
 
 def _refuse_twice(**given: Any) -> None:
-    """What an estimator knows by itself."""
+    """Refuse arguments that the estimator given as fit already has."""
     for name, there in given.items():
         if there:
             raise ValueError(f"{name} is known to the estimator that was given as fit; leave it out")
@@ -247,7 +272,7 @@ def _refuse_twice(**given: Any) -> None:
 def certify(
     problem: Any, ground: Landscape, fit: Any, K: int | None, k: int | None, solver: Any, random_state: Any
 ) -> Certificate:
-    """The certificate of a problem whose curvature is at hand."""
+    """The certificate of a problem whose curvature is known."""
     x = _coefficients(fit, problem.d)
     free = problem.d - problem.kept.size
     if free == 0:
@@ -262,7 +287,7 @@ def certify(
     if step is None and solver.step != "theory":
         if not isinstance(fit, Result):
             raise ValueError(f"step = {solver.step!r} is known after a run only; give its Result as fit, or a number")
-        step = float(fit.history.step.max())  # the theorem has to hold for the largest one
+        step = float(fit.history.step.max())  # the theorem has to hold for the largest step
     case = Case(ground, free, m, solver.batch_size, step)
     if K is None:
         K = case.largest_K(k) or 1
@@ -283,7 +308,7 @@ def _write(
         worst = min(alpha.lower, L)
         beta = float(rates.rate(step, case.m, nu, L, worst))
         if not math.isnan(grad_norm):
-            # the intercept and kept columns are outside the ball, so that nothing bounds their distance
+            # the ball does not bound the intercept and the kept columns
             radius = math.inf if problem.n_kept else problem.radius
             tail = float(rates.tail(grad_norm, step, case.m, nu, L, worst, radius))
     return Certificate(
@@ -307,7 +332,7 @@ def _reason(case: Case, problem: Any, k: int, K: int, found: Judgement, verdict:
         )
     if first.name == "sparsity" and rates.allowed_condition(found.nu) <= 1:
         least = rates.minimum_k(1.0, K, case.d)
-        return f"no data allow k = {k}: for K = {K} it takes k = {least} at least, however good they are"
+        return f"no data allow k = {k}: for K = {K}, k = {least} is the smallest that any data allow"
     return f"{first.name}: {first.text}"
 
 
@@ -320,7 +345,7 @@ def _coefficients(fit: Any, d: int) -> NDArray[np.float64] | None:
 
 
 def _at_reference(problem: Any, A: Any, x: NDArray[np.float64], k: int, K: int) -> tuple[float, float]:
-    """‖∇_{3k+K} F(x̂)‖ and ‖x̂‖ for x̂, the best fit on the K largest coefficients of x (and the kept columns)."""
+    """‖∇_{3k+K} F(x̂)‖ and ‖x̂‖, where x̂ is the best fit on the K largest coefficients of x and the kept columns."""
     from .._minimize import minimize
     from ..solvers import PGD
 

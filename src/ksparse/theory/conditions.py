@@ -1,4 +1,4 @@
-"""The conditions of Theorem 10 on data: which hold, and what would make the others hold."""
+"""The conditions of Theorem 10 for given data: which of them hold, and which changes make the others hold."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .curvature import Landscape
 from .rates import allowed_condition
 from .spectrum import Bracket
 
-TINY = 1e-12  # of L: an α below it is rounding
-MARGIN = 0.99  # of a limit that has to be stayed below
-SHARES = {0.125: 0.75, 0.2: 0.96}  # ηL, and the share 4ηL(2 − 4ηL) of ν/(4(ν − 1)) that it allows c to be
-GOALS = [0.99 * MARGIN * share for share in SHARES.values()]  # where a remedy brings c, better with the smaller step
+TINY = 1e-12  # an α below this share of L is a rounding error
+MARGIN = 0.99  # "below a limit" means below this share of it
+SHARES = {0.125: 0.75, 0.2: 0.96}  # ηL, and the share 4ηL(2 − 4ηL) of ν/(4(ν − 1)) that c may then reach
+GOALS = [0.99 * MARGIN * share for share in SHARES.values()]  # shares to which a remedy reduces c; smaller step first
 
 
 class Condition(NamedTuple):
-    """Something the theorem asks for; `holds` is None where the bounds on α do not decide it."""
+    """A condition of the theorem; `holds` is None if the bounds on α are too far apart to decide it."""
 
     name: str
     holds: bool | None
@@ -27,12 +27,13 @@ class Condition(NamedTuple):
 
 
 class Remedy(NamedTuple):
-    """Changes that make the certificate hold: values of "k", "l2", "batch_size", "step", "m", "output"."""
+    """Changes that give a certificate: new values of some of "k", "l2", "batch_size", "step", "m", "output"."""
 
     changes: dict[str, Any]
 
     @property
     def text(self) -> str:
+        """The changes as text, such as "l2 = 3.8, m = 1500"."""
         return ", ".join(
             f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value!r}"
             for name, value in self.changes.items()
@@ -40,6 +41,8 @@ class Remedy(NamedTuple):
 
 
 class Judgement(NamedTuple):
+    """What the theorem says for a k and a K: constants, step, conditions and remedies."""
+
     nu: float
     L: float
     alpha: Bracket
@@ -50,24 +53,25 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """The curvature of some data and the parameters of a run: what the theorem says for any k and K."""
+    """The curvature of the data and the parameters of a run: decides the conditions for any k and K."""
 
     ground: Landscape
-    d: int  # the columns that compete
+    d: int  # columns that are not always kept
     m: int
     batch_size: int
     step: float | None = None  # None: 1/(8L)
 
     def smoothness(self, k: int, K: int) -> float:
+        """L of a step, at sparsity 3k + K."""
         return self.ground.batch_smoothness(min(3 * k + K, self.d), self.batch_size)
 
     def floor(self, k: int, K: int) -> float:
-        """A lower bound on α."""
+        """A lower bound on α, at sparsity k + K."""
         return self.ground.convexity_floor(min(k + K, self.d))
 
     def largest_K(self, k: int) -> int:
         """The largest K for which all conditions hold at this k; 0 if there is none."""
-        low, high = 0, k  # ν, L and −α grow with K, so that a smaller K is never harder
+        low, high = 0, k  # ν, L and −α grow with K: if a K fails, larger ones fail too
         while low < high:
             K = (low + high + 1) // 2
             if self.holds(k, K):
@@ -77,6 +81,7 @@ class Case:
         return low
 
     def holds(self, k: int, K: int) -> bool:
+        """Whether the theorem proves a rate below 1."""
         L, alpha = self.smoothness(k, K), self.floor(k, K)
         if not (alpha > TINY * L and math.isfinite(L)):
             return False
@@ -84,6 +89,7 @@ class Case:
         return float(rates.rate(step, self.m, bounds.nu(k, K, self.d), L, min(alpha, L))) < 1.0
 
     def judge(self, k: int, K: int, output: str, random_state: Any) -> Judgement:
+        """Decide all conditions, and look for remedies if one does not hold."""
         nu, L = float(bounds.nu(k, K, self.d)), self.smoothness(k, K)
         alpha = self.ground.convexity(min(k + K, self.d), random_state=random_state)
         step = self.step or (1.0 / (8.0 * L) if 0 < L < math.inf else 1.0)
@@ -95,7 +101,7 @@ class Case:
         self, k: int, K: int, nu: float, L: float, alpha: Bracket, step: float, output: str
     ) -> Iterator[Condition]:
         if L == 0:
-            yield Condition("smoothness", False, "all rows are zero, or weigh nothing: there is nothing to learn")
+            yield Condition("smoothness", False, "all rows are zero or have weight zero: there is nothing to learn")
             return
         if not math.isfinite(L):
             yield Condition(
@@ -103,7 +109,7 @@ class Case:
                 False,
                 "the curvature of this loss has no bound without a radius"
                 + (
-                    ", and the intercept and kept columns are outside of it"
+                    ", and a radius does not bound the intercept and the kept columns"
                     if self.ground.n_kept
                     else "; give one, not too large"
                 ),
@@ -121,7 +127,7 @@ class Case:
         text = f"nu = {nu:.4f} has to be below {limits[0]:.4f}"
         if nu >= limits[0]:
             best = allowed_condition(nu)
-            text += f"; with the best step c < {best:.3g} would do" if best > 1 else "; no data allow so much"
+            text += f"; with the best step c < {best:.3g} would be enough" if best > 1 else "; no data allow it"
         yield Condition("sparsity", _decide(nu < limits[0], nu < limits[1]), text)
         needed = [math.inf if a is None else float(rates.minimum_m(step, nu, L, a)) for a in ends]
         if math.isfinite(needed[1]):
@@ -131,15 +137,18 @@ class Case:
             )  # fmt: skip
         yield Condition(
             "output", output == "random", "the next snapshot is drawn from the iterates of a stage"
-            if output == "random" else "the theorem is about output='random'; nothing is proven of the last iterate",
+            if output == "random" else "the theorem is about output='random'; it proves nothing about the last iterate",
         )  # fmt: skip
 
-    # --- what would help -----------------------------------------------------------------------------------------
+    # --- remedies ------------------------------------------------------------------------------------------------
     def _remedies(self, k: int, K: int, nu: float, L: float, conditions: tuple[Condition, ...]) -> Iterator[Remedy]:
-        """What the lower bound on α supports: other parameters; else a ridge, a batch size or a k; else k with one."""
+        """Changes that the lower bound on α proves sufficient.
+
+        First another step and m are tried; then a ridge, a batch size or a larger k; then a larger k with one of them.
+        """
         failed = {entry.name for entry in conditions if not entry.holds}
         output = {"output": "random"} if "output" in failed else {}
-        if "smoothness" in failed:  # nothing can be said before there is a radius
+        if "smoothness" in failed:  # without a radius there are no bounds to work with
             return
         alpha = self.floor(k, K)
         if failed == {"output"}:
@@ -158,7 +167,7 @@ class Case:
                     return
 
     def _by_ridge(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
-        """The l2 that brings c below its limit; the intercept is not shrunk, so that no ridge helps it."""
+        """The l2 that brings c below its limit; none with an intercept, which a ridge does not penalise."""
         nu, L, alpha = float(bounds.nu(k, K, self.d)), self.smoothness(k, K), self.floor(k, K)
         limit = goal * allowed_condition(nu)
         if 1.0 < limit < math.inf and not self.ground.first:
@@ -178,7 +187,7 @@ class Case:
             yield {"batch_size": batch} | self._parameters(nu, self.ground.batch_smoothness(r, batch), alpha)
 
     def _by_k(self, k: int, K: int, goal: float) -> Iterator[dict[str, Any]]:
-        """A larger k (all columns are no answer)."""
+        """A larger k, below the number of columns."""
         for other in sparsities(k + 1, self.d - 1):
             if self.allows(other, K, goal):
                 nu, L, alpha = float(bounds.nu(other, K, self.d)), self.smoothness(other, K), self.floor(other, K)
@@ -188,8 +197,8 @@ class Case:
     def _by_k_and(
         self, remedy: Callable[[int, int, float], Iterator[dict[str, Any]]], k: int, K: int, goal: float
     ) -> Iterator[dict[str, Any]]:
-        """The first larger k at which another remedy works, a ridge being no more than the data's own curvature; else
-        the one with the weakest ridge."""
+        """The first larger k at which another remedy works with a ridge not above the data's own curvature; if there
+        is none, the k with the smallest ridge."""
         weakest: dict[str, Any] | None = None
         for other in sparsities(k + 1, self.d - 1):
             for changes in remedy(other, K, goal):
@@ -203,21 +212,21 @@ class Case:
             yield weakest
 
     def never(self, k: int) -> bool:
-        """Single rows without a ridge have c ≥ min(k + K, d), which no k < d allows."""
+        """Whether no data can be certified: single rows without a ridge have c ≥ min(k + K, d), too large if k < d."""
         return self.ground.l2 == 0 and self.batch_size == 1 and k < self.d
 
     def allows(self, k: int, K: int, share: float) -> bool:
-        """Is c certainly below `share` of what ν(k) allows?"""
+        """Whether c is proven to be below the share `share` of the limit for ν(k)."""
         if self.never(k):
             return False
         limit = share * allowed_condition(float(bounds.nu(k, K, self.d)))
-        if limit <= 1:  # and c is never below
+        if limit <= 1:  # c is never below 1
             return False
         alpha = self.floor(k, K)
         return alpha > 0 and self.smoothness(k, K) < limit * alpha
 
     def _parameters(self, nu: float, L: float, alpha: float) -> dict[str, Any]:
-        """A step, and the m that brings β halfway from its limit to 1 (or the present one, if that is more)."""
+        """A step, and an m for which β is at most halfway between its limit for large m and 1."""
         alpha = min(alpha, L)
         step = (best_share(nu, L, alpha) or 0.125) / L
         limit = float(rates.rate(step, 1e15, nu, L, alpha))
@@ -226,7 +235,7 @@ class Case:
 
 
 def best_share(nu: float, L: float, alpha: float) -> float | None:
-    """ηL for a step that converges at this c with room to spare: 1/8 if it can, 1/5 (of at most 1/4) if it must."""
+    """ηL of a step that converges at this c with a margin: 1/8 if possible, else 1/5, else None (1/4 is the limit)."""
     for share, of_limit in SHARES.items():
         if alpha > 0 and MARGIN * of_limit * allowed_condition(nu) * alpha > L:
             return share
@@ -234,7 +243,7 @@ def best_share(nu: float, L: float, alpha: float) -> float | None:
 
 
 def sparsities(low: int, high: int, count: int = 40) -> Iterator[int]:
-    """Some k between low and high, the same ratio apart, the last one included."""
+    """About `count` values of k from low to high, a constant ratio apart, both ends included."""
     if low > high:
         return
     seen = sorted({round(low * (high / low) ** (i / count)) for i in range(count + 1)})

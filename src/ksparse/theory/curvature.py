@@ -1,12 +1,12 @@
-r"""The curvature of real data: restricted strong convexity α_r of F and restricted smoothness L_r of every f_i.
+r"""The curvature of given data: restricted strong convexity α_r of F and restricted smoothness L_r of every f_i.
 
 For :math:`f_i(x) = \tilde w_i φ(a_i\cdot x, y_i) + \frac{λ}{2}\|x\|^2` and bounds φ'' on the curvature of the loss
 
 .. math:: L_r = \max_i\, \tilde w_i \sup φ''\,\|H_r(a_i)\|^2 + λ, \qquad
           α_r = \min_{\|v\|_0 \le r,\ \|v\| = 1} \frac1n \sum_i \tilde w_i \inf φ''\,(a_i\cdot v)^2 + λ.
 
-L_r is exact; α_r, and the smoothness L'_r of F itself, are sparse eigenvalues and come as brackets.  A step that
-averages B rows drawn with replacement needs only :math:`L_r/B + (1 - 1/B)L'_r`: that is the constant in
+L_r is exact; α_r and the smoothness L'_r of F itself are sparse eigenvalues, for which `spectrum` gives lower and upper
+bounds.  A step that averages B rows drawn with replacement needs only :math:`L_r/B + (1 - 1/B)L'_r`, the constant L in
 :math:`E\|∇f_B(x) - ∇f_B(\hat x)\|^2 \le 2L\,(F(x) - F(\hat x) - \langle ∇F(\hat x), x - \hat x\rangle)`.
 """
 
@@ -26,7 +26,7 @@ from .spectrum import Bracket, Spectrum, is_operator
 
 
 class Curvature(NamedTuple):
-    """What `curvature` found at sparsity r."""
+    """Smoothness and strong convexity at sparsity r: L of the f_i, bounds on L' of F and on α."""
 
     r: int
     L: float
@@ -35,12 +35,12 @@ class Curvature(NamedTuple):
 
     @property
     def c(self) -> Bracket:
-        """The condition number L/α."""
+        """Bounds on the condition number L/α."""
         return condition(self.L, self.alpha)
 
 
 def condition(L: float, alpha: Bracket) -> Bracket:
-    """L/α, whose lower end comes from the upper end of α."""
+    """Bounds on L/α: its lower bound comes from the upper bound on α."""
     low, high = (L / a if a > 0 else math.inf for a in (alpha.upper, alpha.lower))
     return Bracket(low, high, alpha.upper_from, alpha.lower_from)
 
@@ -58,33 +58,37 @@ def curvature(
     exact: bool | None = None,
     random_state: Any = 0,
 ) -> Curvature:
-    """Restricted smoothness and strong convexity of a design under a loss.
+    r"""Restricted smoothness L_r of every f_i and restricted strong convexity α_r of F.
+
+    .. math:: L_r = \max_i\, \tilde w_i \sup φ''\,\|H_r(a_i)\|^2 + λ, \qquad
+              α_r = \min_{\|v\|_0 \le r,\ \|v\| = 1} \frac1n \sum_i \tilde w_i \inf φ''\,(a_i\cdot v)^2 + λ
 
     Parameters
     ----------
     A : array, sparse matrix or LinearOperator of shape (n, d)
-    loss : str or loss
-    r : int
-        The sparsity of the directions, at most d.
-    y : array of shape (n,), optional
+    loss : str or loss, default="squared"
+    r : int, default=1
+        The sparsity of the directions v, at most d.
+    y : array of shape (n,), default=None
         Needed by losses whose curvature depends on it ("huber", "squared_hinge").
-    l2 : float
-        The ridge; it adds to both.
-    radius : float
-        ω: only vectors in this ball count.  On a ball only is the logistic loss strictly convex, and the curvature
-        of the Poisson loss bounded.
-    batch_size : int
-        Rows a step; L is then the mini-batch form.
-    sample_weight : array of shape (n,), optional
-    exact : bool, optional
-        Enumerate supports for α and L' (see `restricted_isometry`).
-    random_state : None, int or Generator
-        For the search from inside the brackets.
+    l2 : float, default=0.0
+        The ridge λ.
+    radius : float, default=inf
+        ω: only vectors in the ball of this radius are considered.  The logistic loss is strictly convex, and the
+        curvature of the Poisson loss is bounded, only on a ball.
+    batch_size : int, default=1
+        Rows per step; L is then that of a mini-batch.
+    sample_weight : array of shape (n,), default=None
+        Weights of the rows; all equal by default.
+    exact : bool, default=None
+        Whether to enumerate all supports for α and L'; by default only if there are few (see `restricted_isometry`).
+    random_state : None, int or Generator, default=0
+        For the search for supports with extreme eigenvalues.
 
     Returns
     -------
     Curvature
-        ``.L``, ``.alpha`` (a bracket with ``lower`` and ``upper``), ``.L_full`` (L' of F) and ``.c`` = L/α.
+        ``.L``; ``.alpha`` and ``.L_full`` (L' of F), each with bounds ``lower`` and ``upper``; and ``.c`` = L/α.
 
     Examples
     --------
@@ -102,7 +106,7 @@ def curvature(
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """The curvature of a problem at any sparsity.  Kept columns and the intercept are in every direction."""
+    """The curvature of a problem at any sparsity.  Every direction includes the intercept and the kept columns."""
 
     A: Any  # an array, a sparse matrix or an operator, without the intercept
     n: int
@@ -110,17 +114,17 @@ class Landscape:
     least: NDArray[np.float64]  # w̃_i·inf φ'' over the ball
     most: NDArray[np.float64]  # w̃_i·sup φ''
     square: NDArray[np.float64]  # ‖a_i‖²
-    kept_square: NDArray[np.float64]
+    kept_square: NDArray[np.float64]  # the same, of the columns always kept
     kept: NDArray[np.int64]
-    first: int
+    first: int  # 1 if there is an intercept, else 0
     l2: float
-    _known: dict[tuple[int, bool], float] = field(default_factory=dict)  # a pass over the rows for each r
+    _known: dict[tuple[int, bool], float] = field(default_factory=dict)  # results of `smoothness`
 
     @classmethod
     def create(
         cls, A: Any, y: ArrayLike | None = None, *, loss: Any = "squared", radius: float = math.inf, **settings: Any
     ) -> Landscape:
-        """Check everything as `Problem.create` does; an operator is read in blocks of rows."""
+        """Check the arguments as `Problem.create` does; an operator is read in blocks of rows."""
         from .. import losses
         from ..problem import Problem
 
@@ -142,18 +146,18 @@ class Landscape:
 
     @classmethod
     def from_problem(cls, problem: Any, A: Any, square: NDArray[np.float64] | None = None) -> Landscape:
-        """Of a problem that was made from A (or from an operator, whose rows it does not hold: with their squares)."""
+        """The landscape of a problem made from A; for an operator A, `square` holds the squared norms of its rows."""
         from .. import losses
 
         d = problem.d if square is None else A.shape[1]
         square = problem.row_square if square is None else square
-        # kept columns and the intercept are outside the ball: then a prediction may be anything
+        # the ball does not bound kept columns and the intercept: with them, predictions have no bound
         with np.errstate(invalid="ignore", over="ignore"):
             reach = np.where(square > 0, problem.radius * np.sqrt(square), 0.0)
         if problem.n_kept:
             reach = np.full(problem.n, np.inf)
-        # φ'' of every loss of the package rises, falls, or rises and then falls, so that its least value is at an end;
-        # and where it has no bound it can only rise or only fall, so that its largest value is at an end as well
+        # φ'' of every loss of the package increases, decreases, or increases and then decreases, so its smallest value
+        # is at an end; where it has no bound it is monotone, so its largest value is at an end as well
         with np.errstate(over="ignore"):
             ends = [losses.curvatures(problem.loss, problem.offset + sign * reach, problem.y) for sign in (-1.0, 1.0)]
         least, most = np.minimum(*ends), np.maximum(*ends)
@@ -161,10 +165,10 @@ class Landscape:
         foreign = type(problem.loss) not in losses.LOSSES.values()
         if math.isfinite(bound) or foreign:
             most = np.full(problem.n, bound)
-        if foreign:  # of which only the bound is known
+        if foreign:  # for losses of users, only an upper bound is known
             least = np.zeros(problem.n)
         used = problem.weight > 0
-        least, most = (problem.weight * np.where(used, bend, 0.0) for bend in (least, most))
+        least, most = (problem.weight * np.where(used, value, 0.0) for value in (least, most))
         return cls(
             A=A, n=problem.n, d=d, least=least, most=most, square=square, kept_square=np.asarray(problem.kept_square),
             kept=problem.kept, first=problem.first, l2=problem.l2,
@@ -175,7 +179,7 @@ class Landscape:
         return self.first + self.kept.size
 
     def smoothness(self, r: int, *, printed: bool = False) -> float:
-        """L_r of every f_i, exactly; ``printed=True`` bounds the whole gradient as the paper's definition does."""
+        """L_r of every f_i, exactly; ``printed=True`` bounds the whole gradient, as in the paper's definition."""
         r = min(r, self.d)
         if (r, printed) not in self._known:
             top = self._top(r) + self.kept_square + self.first
@@ -186,15 +190,15 @@ class Landscape:
         return self._known[r, printed]
 
     def convexity(self, r: int, *, exact: bool | None = None, random_state: Any = 0) -> Bracket:
-        """α_r of F."""
+        """Bounds on α_r of F."""
         return self._low.brackets(self._level(r), exact=exact, random_state=random_state, always=self._always)[0]
 
     def convexity_floor(self, r: int) -> float:
-        """The lower end of `convexity`, without the search for the upper one."""
+        """The lower bound of `convexity`, without the search for the upper one."""
         return self._low.floor(self._level(r))[0]
 
     def full_smoothness(self, r: int, *, exact: bool | None = None, random_state: Any = 0) -> Bracket:
-        """L'_r of F."""
+        """Bounds on L'_r of F."""
         if not np.isfinite(self.most).all():
             return Bracket(math.inf, math.inf, "no bound on the curvature", "no bound on the curvature")
         return self._high.brackets(self._level(r), exact=exact, random_state=random_state, always=self._always)[1]
@@ -218,7 +222,7 @@ class Landscape:
 
     @property
     def _always(self) -> NDArray[np.int64]:
-        """The kept columns and the intercept's, which stands last."""
+        """Indices of the columns always kept, and of the intercept's column, which is the last one."""
         return np.append(self.kept, np.arange(self.d, self.d + self.first))
 
     def _level(self, r: int) -> int:
@@ -244,7 +248,7 @@ class Landscape:
 
 
 def row_blocks(A: Any) -> Iterator[NDArray[np.float64]]:
-    """The rows of an operator, some at a time, as dense arrays."""
+    """The rows of an operator in blocks, as dense arrays."""
     n, d = A.shape
     height = max(1, 2**22 // max(n, d))
     for start in range(0, n, height):

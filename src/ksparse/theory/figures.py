@@ -1,6 +1,6 @@
-"""The theory in four pictures.  Needs the `report` extra.
+"""Four figures of the theory.  Needs the `report` extra.
 
-Each is written to a file (`path`), drawn on given axes (`ax`) or on new ones of pyplot's, and returns the axes.
+Each function returns the matplotlib axes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,19 @@ from . import bounds, rates, rip
 
 
 def plot_bounds(K: int = 10, d: int = 1000, path: Any = None, ax: Any = None) -> Any:
-    """The factor by which thresholding may stretch a distance, against k/K, for the three bounds."""
+    """Draw the factor by which thresholding may stretch a distance, against k/K, for the three bounds.
+
+    Parameters
+    ----------
+    K : int, default=10
+        Number of non-zeros of the true vector.
+    d : int, default=1000
+        The dimension.
+    path : path, default=None
+        The file to write.
+    ax : matplotlib Axes, default=None
+        The axes to draw on; new ones by default.
+    """
     ax = new_axes(canvas(path, ax))
     k = np.arange(K, d + 1)
     labels = {"tight": "tight, √ν", "classic": "classic, 2", "jain": f"Jain et al., d = {d:,}"}
@@ -28,7 +40,19 @@ def plot_bounds(K: int = 10, d: int = 1000, path: Any = None, ax: Any = None) ->
 
 
 def plot_thresholds(K: int = 10, largest: int = 100, path: Any = None, ax: Any = None) -> Any:
-    """The restricted isometry constants that IHT and CoSaMP allow for rate 0.5, against k/K."""
+    """Draw the largest restricted isometry constants for which IHT and CoSaMP have rate 0.5, against k/K.
+
+    Parameters
+    ----------
+    K : int, default=10
+        Number of non-zeros of the true vector.
+    largest : int, default=100
+        The largest k/K.
+    path : path, default=None
+        The file to write.
+    ax : matplotlib Axes, default=None
+        The axes to draw on; new ones by default.
+    """
     ax = new_axes(canvas(path, ax))
     k = np.unique(np.geomspace(K, largest * K, 200).astype(int))
     for algorithm, label, order in (("iht", "IHT", "2k+K"), ("cosamp", "CoSaMP", "3k+K")):
@@ -42,7 +66,21 @@ def plot_thresholds(K: int = 10, largest: int = 100, path: Any = None, ax: Any =
 
 
 def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, path: Any = None, ax: Any = None) -> Any:
-    """β against ν at step share/L: as printed, with its minimum, and as Theorem 1 really allows."""
+    """Draw β against ν for the step share/L: as printed, with its minimum, and as corrected.
+
+    Parameters
+    ----------
+    c : float, default=1.2
+        The condition number L/α.
+    share : float, default=1/8
+        The step times L.
+    m : int, default=None
+        Steps per stage; by default those of the paper's recipe, 4(8c − 1).
+    path : path, default=None
+        The file to write.
+    ax : matplotlib Axes, default=None
+        The axes to draw on; new ones by default.
+    """
     ax = new_axes(canvas(path, ax))
     eta = share / c  # in units where α = 1
     m = round(4 * (8 * c - 1)) if m is None else m
@@ -51,7 +89,7 @@ def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, path: 
     nu = np.linspace(1.0, 1.0 + 1.15 * (edge - 1.0), 600)
     for printed, label, style in (
         (True, "as printed", STYLE["printed"]),
-        (False, "a larger ν may be used: never worse with k", STYLE["tight"]),
+        (False, "corrected: never worse with a larger k", STYLE["tight"]),
     ):
         beta = rates.rate(eta, m, nu, c, 1.0, printed=printed)
         ax.plot(nu, np.where(beta < 1.6, beta, np.nan), label=label, color=style.color, linestyle=style.dashes)
@@ -61,14 +99,26 @@ def plot_rate(c: float = 1.2, share: float = 1 / 8, m: int | None = None, path: 
         f"ν = 1/(1 − ηα), β = {lowest:.2f}", (best, lowest), xytext=(0, -16), textcoords="offset points", ha="center"
     )
     ax.axhline(1.0, color=BLACK, linewidth=1, linestyle=":")
-    ax.set(xlabel="ν (k grows to the left)", ylabel="β, factor a stage", xlim=(1.0, nu[-1]), ylim=(0.5, 1.3))
+    ax.set(xlabel="ν (k grows to the left)", ylabel="β, factor per stage", xlim=(1.0, nu[-1]), ylim=(0.5, 1.3))
     ax.set_title(f"c = L/α = {c:g}, η = {share:g}/L, m = {m}", fontsize=10)
     ax.legend(frameon=False, fontsize=8, loc="upper left")
     return finish(ax, path)
 
 
 def plot_tradeoff(K: int = 10, d: int = 10_000, path: Any = None, ax: Any = None) -> Any:
-    """How the sufficient number of measurements grows with k, for one constant: a larger k is not free."""
+    """Draw how the sufficient number of measurements grows with k.
+
+    Parameters
+    ----------
+    K : int, default=10
+        Number of non-zeros of the true vector.
+    d : int, default=10_000
+        The dimension.
+    path : path, default=None
+        The file to write.
+    ax : matplotlib Axes, default=None
+        The axes to draw on; new ones by default.
+    """
     ax = new_axes(canvas(path, ax))
     k = np.unique(np.geomspace(K, 100 * K, 200).astype(int))
     unit = rip.measurements("iht", K, K, d)
@@ -90,7 +140,7 @@ FIGURES = {"bounds": plot_bounds, "thresholds": plot_thresholds, "rate": plot_ra
 
 
 def _style_of(algorithm: str, bound: str) -> dict[str, Any]:
-    """The algorithm by colour and, for print without colours, by marks; the bound by dashes."""
+    """The algorithm is shown by colour and, for print without colours, by marks; the bound by dashes."""
     marks = {"marker": "o", "markersize": 4, "markevery": 25} if algorithm == "cosamp" else {}
     return {"color": STYLE[algorithm].color, "linestyle": STYLE[bound].dashes, **marks}
 

@@ -1,4 +1,4 @@
-"""Which k, which step, how many steps and stages?  From data and a guess of K, with a run that shows the rate."""
+"""Recommended k, step, m and number of stages for HT-SVRG, from data and a guess of K; a trial run shows the rate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .conditions import Case, sparsities
 from .curvature import Landscape
 
 RELAXED = 9  # k = 9K, as in the paper's experiments
-REDUCTION = 1e-6  # of the gap: where the run counts as done
-HALVINGS = 12  # of a step that diverges
+REDUCTION = 1e-6  # a run is done when the gap is this share of its start
+HALVINGS = 12  # how often a step that diverges is halved
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,21 @@ class Plan:
 
     Attributes
     ----------
-    k, step, m, batch_size, stages : numbers
+    K : int
+        The guess of the number of features that matter.
+    k, step, m, batch_size, stages, output : int, float or str
         The parameters of HT-SVRG.
     source : str
-        "theory" if Theorem 10 certifies them, "practice" if it certifies nothing here.
+        "theory" if Theorem 10 certifies them, "practice" if it certifies nothing for these data.
     certificate : Certificate
-        Of these parameters.
+        What the theorem says about these parameters.
     trial : str
         How the trial run ended, or "not tried".
     observed_rate : float
-        The factor by which a stage shrank the gap in a trial run, NaN if none was made; to be compared with
+        The factor by which a stage shrank the gap in the trial run, NaN without one; compare it with
         ``certificate.beta``.
     observed_stages : float
-        Stages the trial took to bring the gap down to a millionth (all it made, if it did not).
+        Number of stages in which the trial run reduced the gap to a millionth (all its stages, if it did not).
     """
 
     K: int
@@ -57,13 +59,13 @@ class Plan:
     observed_stages: float
 
     def solver(self) -> Any:
-        """The HTSVRG with these parameters."""
+        """The solver `HTSVRG` with these parameters."""
         from ..solvers import HTSVRG
 
         return HTSVRG(self.step, m=self.m, batch_size=self.batch_size, stages=self.stages, output=self.output)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings and lists, for JSON."""
+        """The fields as plain numbers, strings and lists, for JSON."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return jsonable({**plain, "certificate": self.certificate.to_dict()})
 
@@ -76,7 +78,7 @@ class Plan:
             [
                 f"k = {self.k}, step = {self.step:.4g}, m = {self.m}, batch_size = {self.batch_size}, "
                 f"stages = {self.stages} ({self.source})",
-                f"rate a stage: predicted {predicted}, observed {observed}",
+                f"rate per stage: predicted {predicted}, observed {observed}",
                 str(self.certificate),
             ]
         )
@@ -99,26 +101,36 @@ def plan(
 ) -> Plan:
     """Recommend k, the step, m and the number of stages for HT-SVRG.
 
-    The recipe of the paper, k = 8c(8c−1)K with step 1/(8L), is circular: c depends on k.  The smallest k that solves
-    it and keeps at most half of the columns is taken; with it the rate is at most 2/3.  Where there is none (without a
-    ridge or mini-batches there never is) the parameters are those of the paper's experiments, k = 9K (at most half the
-    rows and columns) and m = 3n, the step is found by trial runs, and nothing is promised.
+    The recipe of the paper, k = 8c(8c−1)K with step 1/(8L), is circular, because c depends on k.  The result has the
+    smallest k that solves it and keeps at most half of the columns; its rate is at most 2/3.  If there is none (without
+    a ridge or mini-batches there never is), k = 9K (at most half the rows and columns) and m = 3n as in the paper's
+    experiments, the step comes from trial runs, and nothing is proven.
 
     Parameters
     ----------
-    A, y, loss, l2, radius, sample_weight : as in `minimize`
+    A : array or sparse matrix of shape (n, d)
+    y : array of shape (n,)
+        The targets.
     K : int
         A guess of how many features matter.
-    batch_size : int
-        Rows a step.
-    trial : bool
+    loss : str or loss, default="squared"
+    l2 : float, default=0.0
+        The ridge.
+    radius : float, default=inf
+        Radius of the ball of feasible vectors.
+    batch_size : int, default=1
+        Rows per step.
+    sample_weight : array of shape (n,), default=None
+        Weights of the rows; all equal by default.
+    trial : bool, default=True
         Run HT-SVRG with the recommended parameters and measure the rate.  Without it nothing is run, and the step is
         the paper's 1/(8L), small but safe.
-    max_time : float
+    max_time : float, default=60.0
         Seconds for each trial run.
-    callback : function of a `Progress`, optional
-        Called after every stage of a trial.
-    random_state : None, int or Generator
+    callback : function of a `Progress`, default=None
+        Called after every stage of a trial run.
+    random_state : None, int or Generator, default=0
+        For the trial runs and the search that bounds α.
 
     Returns
     -------
@@ -180,9 +192,9 @@ def plan(
 
 
 def _lasting_step(run: Callable[[Any], Any], solver: Any) -> float:
-    """Half of a step with which a run does not diverge, near those that step="auto" takes."""
+    """Half of the largest step tried with which a run does not diverge, starting from those that step="auto" takes."""
     steps = run(replace(solver, step="auto", tol=1e-6)).history.step
-    step = float(np.median(steps[1:] if steps.size > 1 else steps))  # the first entry is the start's
+    step = float(np.median(steps[1:] if steps.size > 1 else steps))  # the first entry belongs to the starting point
     for _ in range(HALVINGS):
         result = run(replace(solver, step=step))
         step *= 0.5
@@ -192,8 +204,8 @@ def _lasting_step(run: Callable[[Any], Any], solver: Any) -> float:
 
 
 def certified_k(case: Case, K: int) -> int | None:
-    """The smallest k (of some forty, to the nearest) that solves the recipe: ν(k) ≤ 8c/(8c−1) at the c of this k."""
-    grid = list(sparsities(K, case.d // 2))  # more would be no selection
+    """The smallest k, on a grid that is then refined, that solves the recipe: ν(k) ≤ 8c/(8c−1) at the c of this k."""
+    grid = list(sparsities(K, case.d // 2))  # to keep more than half of the columns is no selection
     at = next((i for i, k in enumerate(grid) if case.allows(k, K, 0.5)), None)
     if at is None:
         return None
@@ -202,7 +214,7 @@ def certified_k(case: Case, K: int) -> int | None:
 
 
 def observed_rate(objective: NDArray[np.float64]) -> tuple[float, float]:
-    """The average factor a stage by which the gap to the best objective shrank, and the stages to a millionth of it."""
+    """The average factor per stage by which the gap to the best objective shrank, and the stages to a millionth."""
     gap = objective - objective.min()
     if gap.size < 2 or not gap[0] > 0:
         return math.nan, math.nan
@@ -212,5 +224,5 @@ def observed_rate(objective: NDArray[np.float64]) -> tuple[float, float]:
     s = int(done[0])
     if gap[s] > 0:
         return float((gap[s] / gap[0]) ** (1.0 / s)), s
-    # the best point itself: the last one above it tells the rate; after a single stage nothing does
+    # stage s is the best point, with gap 0: the rate comes from the stage before; one stage alone gives no rate
     return (float((gap[s - 1] / gap[0]) ** (1.0 / (s - 1))) if s > 1 else math.nan), s

@@ -1,12 +1,12 @@
-r"""How fast HT-SVRG converges (Theorem 10 of the paper and what follows from it), with the paper's slips put right.
+r"""How fast HT-SVRG converges (Theorem 10 of the paper and what follows from it), with the paper's errors corrected.
 
 With α the restricted strong convexity of F at sparsity k + K, L the restricted smoothness of every f_i at 3k + K,
-c = L/α, a step η < 1/(4L), m steps a stage and ν of Theorem 1, for every K-sparse x̂ with ‖x̂‖ ≤ ω
+c = L/α, a step η < 1/(4L), m steps per stage and ν of Theorem 1, for every K-sparse x̂ with ‖x̂‖ ≤ ω
 
 .. math:: E[F(\tilde x^s) - F(\hat x)] \le β^s\,[F(\tilde x^0) - F(\hat x)] + τ(\hat x).
 
-Every function takes numbers or arrays that broadcast.  ``printed=True`` gives the paper's formula where ours corrects
-it; docs/errata.md derives each correction.
+The functions take numbers or arrays that broadcast.  ``printed=True`` gives the paper's formula where ours corrects it;
+docs/errata.md derives each correction.
 """
 
 from __future__ import annotations
@@ -27,14 +27,26 @@ Array = NDArray[np.float64]
 
 @formula
 def condition_number(L: ArrayLike, alpha: ArrayLike) -> Any:
-    """c = L/α, at least 1."""
+    """The condition number c = L/α, at least 1.
+
+    Examples
+    --------
+    >>> float(condition_number(3.0, 1.5))
+    2.0
+    """
     L, alpha = curvatures(L, alpha)
     return (L / alpha)[()]
 
 
 @formula
 def optimal_nu(eta: ArrayLike, alpha: ArrayLike) -> Any:
-    """1/(1 − ηα), where the two regimes of the theorem meet and β is smallest (Proposition 14)."""
+    """ν = 1/(1 − ηα), where the two regimes of the theorem meet and β is smallest (Proposition 14).
+
+    Examples
+    --------
+    >>> round(float(optimal_nu(1 / 8, 1.0)), 4)
+    1.1429
+    """
     eta, alpha = check_numbers(eta, "eta", strict=True), check_numbers(alpha, "alpha", strict=True)
     refuse(eta * alpha >= 1, lambda _: "eta must be below 1/alpha")
     return (1.0 / (1.0 - eta * alpha))[()]
@@ -42,9 +54,9 @@ def optimal_nu(eta: ArrayLike, alpha: ArrayLike) -> Any:
 
 @formula
 def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
-    """What ν has to stay below for β < 1 to be possible with this step: 1/(1 − 2ηα + 4η²αL).
+    """The limit on ν for this step, 1/(1 − 2ηα + 4η²αL): β < 1 is possible only for a smaller ν.
 
-    From η = 1/(4L) on it is 1: no ν is allowed.  The paper prints 4L/(4L−α), what the best step, η → 1/(4L), allows.
+    For η ≥ 1/(4L) it is 1: no ν is allowed.  The paper prints 4L/(4L−α), the limit of the best step, η → 1/(4L).
 
     Examples
     --------
@@ -60,19 +72,10 @@ def largest_nu(eta: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = F
 
 @formula
 def rate(eta: ArrayLike, m: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, printed: bool = False) -> Any:
-    """β: by how much the gap shrinks in a stage, in expectation; inf where the theorem has no β.
+    """β, the factor by which a stage shrinks the gap in expectation; inf where the theorem gives no β.
 
-    Theorem 1 holds for every larger ν too, so that ν below 1/(1 − ηα) may be read as 1/(1 − ηα): β then never worsens
+    Theorem 1 holds for every larger ν too, so a ν below 1/(1 − ηα) is replaced by 1/(1 − ηα): then β never gets worse
     as k grows.  ``printed=True`` takes ν as it is, as Theorem 10 does (β₁ above 1/(1 − ηα), β₂ below).
-
-    Parameters
-    ----------
-    eta : float or array
-        The step; β < 1 needs η < 1/(4L).
-    m : float or array, at least 1
-        Steps a stage.
-    nu : float or array, at least 1
-    L, alpha : float or array, 0 < alpha <= L
 
     Examples
     --------
@@ -86,7 +89,7 @@ def rate(eta: ArrayLike, m: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: Array
 
 
 def _rate_parts(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) -> tuple[Array, Array]:
-    """β = first/m + second; inf where the denominators are not positive."""
+    """(a, b) with β = a/m + b; inf where the denominator is not positive."""
     first = _denominator(eta, nu, L, alpha, printed)
     nu = nu if printed else np.maximum(nu, _boundary(eta, alpha))
     ok = first > 0
@@ -94,8 +97,8 @@ def _rate_parts(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) ->
 
 
 def _denominator(eta: Array, nu: Array, L: Array, alpha: Array, printed: bool) -> Array:
-    """D with β = (1/m + 2νη²αL)/D: one formula for each side of ν = 1/(1 − ηα), equal on it."""
-    a, b = eta * alpha, eta * L  # pure numbers: nothing overflows, whatever the unit of F
+    """D with β = (1/m + 2νη²αL)/D: one formula on each side of ν = 1/(1 − ηα), and both are equal there."""
+    a, b = eta * alpha, eta * L  # without a unit: nothing overflows, whatever the scale of F
     edge = _boundary(eta, alpha)
     small = (nu if printed else np.where(np.isfinite(edge), edge, nu)) * a * (1.0 - 2.0 * b)
     large = 2.0 * nu * a - 2.0 * nu * a * b - nu + 1.0
@@ -117,18 +120,15 @@ def tail(
     radius: ArrayLike,
     printed: bool = False,
 ) -> Any:
-    """τ(x̂): how far above F(x̂) the objective may stay; inf where β is not below 1.
+    """τ(x̂), how far above F(x̂) the objective may stay; inf where β is not below 1.
 
-    Parameters
-    ----------
-    grad_norm : float or array
-        ‖∇_{3k+K} F(x̂)‖ = ‖H_{3k+K}(∇F(x̂))‖; at zero there is no tail.
-    radius : float or array
-        ω, the radius of the algorithm, which holds x̂.
-    eta, m, nu, L, alpha : as in `rate`
-    printed : bool
-        Theorem 10 as printed has a factor 1/α too many in its second regime, 2ω/α where 4ω/α follows in Q, and drops
-        a term of the first regime.
+    Theorem 10 as printed has a factor 1/α too many in its second regime, 2ω/α instead of 4ω/α in Q, and lacks a term
+    in the first regime.
+
+    Examples
+    --------
+    >>> round(float(tail(0.1, 1 / 8, 28, 8 / 7, L=1.0, alpha=1.0, radius=2.0)), 4)
+    1.21
     """
     eta, nu, L, alpha = _step(eta, nu, L, alpha)
     beta = np.asarray(rate(eta, m, nu, L, alpha, printed))
@@ -153,10 +153,15 @@ def Q(
     radius: ArrayLike,
     printed: bool = False,
 ) -> Any:
-    """Q(x̂) of Theorem 10, what a stage adds: (16νη²Lωm + 4ω/α)g + 4νη²m g², g = ‖∇_{3k+K} F(x̂)‖.
+    """Q(x̂) of Theorem 10, the term that a stage adds: (16νη²Lωm + 4ω/α)g + 4νη²m g² with g = ‖∇_{3k+K} F(x̂)‖.
 
-    Two points of the ball are up to 2ω apart, so that the 2ω/α of the paper is 4ω/α; and where ν > 1/(1 − ηα) there is
-    (4ωg/α)(ν(1−ηα) − 1)m more.  Parameters as in `tail`.
+    Two points of the ball are up to 2ω apart, so the 2ω/α of the paper has to be 4ω/α; and for ν > 1/(1 − ηα) the term
+    (4ωg/α)(ν(1−ηα) − 1)m is added.
+
+    Examples
+    --------
+    >>> round(float(Q(0.1, 1 / 8, 28, 8 / 7, L=1.0, alpha=1.0, radius=2.0)), 4)
+    2.42
     """
     eta, nu, L, alpha = _step(eta, nu, L, alpha)
     m, g = check_numbers(m, "m", low=1.0), check_numbers(grad_norm, "grad_norm")
@@ -164,10 +169,10 @@ def Q(
     more = np.zeros(1)
     if not printed:
         nu = np.maximum(nu, _boundary(eta, alpha))
-        excess = np.where(eta * alpha < 1.0, nu * (1.0 - eta * alpha) - 1.0, np.inf)  # no ν is enough from η = 1/α on
+        excess = np.where(eta * alpha < 1.0, nu * (1.0 - eta * alpha) - 1.0, np.inf)  # for η ≥ 1/α no ν is enough
         more = np.where(excess > 0.0, excess * m * 4.0 / alpha, 0.0)
-    slope = 16.0 * nu * eta * (eta * L) * m + (2.0 if printed else 4.0) / alpha + more
-    value = np.where(g > 0, slope * radius * g + (2.0 * np.sqrt(nu) * np.sqrt(m) * (eta * g)) ** 2, 0.0)
+    linear = 16.0 * nu * eta * (eta * L) * m + (2.0 if printed else 4.0) / alpha + more
+    value = np.where(g > 0, linear * radius * g + (2.0 * np.sqrt(nu) * np.sqrt(m) * (eta * g)) ** 2, 0.0)
     return value.reshape(np.broadcast(eta, m, nu, L, alpha, g, radius).shape)[()]
 
 
@@ -183,9 +188,22 @@ class Recipe(NamedTuple):
 
 
 def recipe(L: float, alpha: float, K: int) -> Recipe:
-    """The paper's choice: η = 1/(8L), m = 4(8c − 1), k = 8c(8c − 1)K, rounded up; β is 2/3 for every c.
+    """The paper's choice of parameters: η = 1/(8L), m = 4(8c − 1), k = 8c(8c − 1)K, rounded up; β is at most 2/3.
 
-    L and α depend on k themselves (they are taken at 3k + K and k + K): `plan` solves that for given data.
+    L and α depend on k themselves (they are taken at sparsity 3k + K and k + K): `plan` solves that for given data.
+
+    Parameters
+    ----------
+    L : float
+        Restricted smoothness of every f_i.
+    alpha : float
+        Restricted strong convexity of F, 0 < alpha <= L.
+    K : int
+        Number of non-zeros of the true vector.
+
+    Returns
+    -------
+    Recipe
 
     Examples
     --------
@@ -217,9 +235,14 @@ def minimum_k(c: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str
 
     Parameters
     ----------
-    c : float or array, at least 1
-    K, d : as in `rho`; with d, a k near it may do (k = d always does)
-    bound : "tight" or "jain"
+    c : float or array
+        The condition number L/α, at least 1.
+    K : int or array
+        Number of non-zeros of the true vector, at least 1.
+    d : int or array, default=None
+        The dimension; a k close to d may suffice, and k = d always does.
+    bound : {"tight", "jain"}, default="tight"
+        The bound on thresholding: √ν of Theorem 1, or that of Jain et al., which needs d.
 
     Examples
     --------
@@ -240,16 +263,21 @@ def minimum_k(c: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, bound: str
 
 @formula
 def largest_condition(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None) -> Any:
-    """The c that must not be reached for HT-SVRG to converge at this k: (1 + √(1 + 4/ρ))/8, the inverse of `minimum_k`.
+    """The limit (1 + √(1 + 4/ρ))/8 that c has to stay below for convergence at this k; the inverse of `minimum_k`.
 
-    At 1 or below nothing helps: ``minimum_k(1, K, d)``, 12K + 1 far from d, is needed however good the data are.
+    If it is at most 1, no data have such a c: at least ``minimum_k(1, K, d)`` is needed, which is 12K + 1 for large d.
+
+    Examples
+    --------
+    >>> round(float(largest_condition(61, 2)), 3)
+    1.511
     """
     return allowed_condition(tight_nu(k, K, d))
 
 
 @formula
 def allowed_condition(nu: ArrayLike) -> Any:
-    """What c has to stay below at this ν with the best step, ν/(4(ν − 1)); inf at ν = 1."""
+    """The limit ν/(4(ν − 1)) that c has to stay below at this ν with the best step; inf at ν = 1."""
     nu = check_numbers(nu, "nu", low=1.0)
     return np.where(nu > 1.0, 0.25 * nu / np.maximum(nu - 1.0, 1e-300), np.inf)[()]
 
@@ -258,10 +286,10 @@ def allowed_condition(nu: ArrayLike) -> Any:
 def minimum_m(
     eta: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, beta: ArrayLike = 1.0, printed: bool = False
 ) -> Any:
-    """What m has to exceed for a rate below `beta`; inf if no m is enough.
+    """The number of steps per stage that m has to exceed for a rate below `beta`; inf if no m is enough.
 
-    For ν ≤ 1/(1 − ηα), which is then read as 1/(1 − ηα), η = η'/L and β = 1 that is c(1 − ηα)/(η'(1 − 4η')); the paper
-    prints c/(νη'(1 − η')).
+    For ν ≤ 1/(1 − ηα), which is then replaced by 1/(1 − ηα), η = η'/L and β = 1 it is c(1 − ηα)/(η'(1 − 4η')); the
+    paper prints c/(νη'(1 − η')).
 
     Examples
     --------
@@ -279,7 +307,7 @@ def minimum_m(
 
 @formula
 def stages(beta: ArrayLike, reduction: ArrayLike = 1e-6) -> Any:
-    """How many stages shrink the gap to `reduction` of what it was; inf unless β < 1.
+    """The number of stages that shrink the gap to the share `reduction` of its start; inf unless β < 1.
 
     Examples
     --------
@@ -293,10 +321,16 @@ def stages(beta: ArrayLike, reduction: ArrayLike = 1e-6) -> Any:
     return np.where(beta < 1, np.maximum(count, 1.0), np.inf)[()]
 
 
-# --- corollaries, at the recipe's parameters -------------------------------------------------------------------------
+# --- corollaries, for the parameters of the recipe -------------------------------------------------------------------
 @formula
 def recipe_tail(grad_norm: ArrayLike, L: ArrayLike, alpha: ArrayLike, radius: ArrayLike, printed: bool = False) -> Any:
-    """τ of the recipe: 6ωg + g²/L; printed 5ωg/α + g²/(αL)."""
+    """τ for the parameters of the recipe, 6ωg + g²/L; the paper prints 5ωg/α + g²/(αL).
+
+    Examples
+    --------
+    >>> round(float(recipe_tail(0.1, L=1.0, alpha=1.0, radius=2.0)), 4)
+    1.21
+    """
     L, alpha = curvatures(L, alpha)
     g, radius = check_numbers(grad_norm, "grad_norm"), check_numbers(radius, "radius", strict=True)
     return (radius * (g / alpha) * 5.0 + g / L * (g / alpha) if printed else radius * g * 6.0 + g / L * g)[()]
@@ -312,7 +346,13 @@ def objective_bound(
     radius: ArrayLike,
     printed: bool = False,
 ) -> Any:
-    """Corollary 15: E[F(x̃^s) − F(x̂)] ≤ (2/3)^s·gap + τ, with the recipe's parameters."""
+    """The bound (2/3)^s·gap + τ on E[F(x̃^s) − F(x̂)] of Corollary 15, for the parameters of the recipe.
+
+    Examples
+    --------
+    >>> round(float(objective_bound(10, gap=3.0, grad_norm=0.01, L=1.0, alpha=1.0, radius=2.0)), 4)
+    0.1721
+    """
     stage, gap = check_numbers(stage, "stage"), check_numbers(gap, "gap")
     return ((2.0 / 3.0) ** stage * gap + recipe_tail(grad_norm, L, alpha, radius, printed))[()]
 
@@ -327,9 +367,14 @@ def distance_bound(
     radius: ArrayLike,
     printed: bool = False,
 ) -> Any:
-    """Corollary 16: E‖x̃^s − x*‖ ≤ √(2L'/α)(2/3)^{s/2}‖x̃⁰ − x*‖ + √(12ωg/α) + (3 + √2)g/α.
+    """The bound √(2L'/α)(2/3)^{s/2}‖x̃⁰ − x*‖ + √(12ωg/α) + (3 + √2)g/α on E‖x̃^s − x*‖ of Corollary 16.
 
-    `L_full` is L', the smoothness of F itself at 3k + K.  The paper prints √(10ωg)/α + (√(2/α³) + 3/α)g.
+    The paper prints √(10ωg)/α + (√(2/α³) + 3/α)g for the last two terms.
+
+    Examples
+    --------
+    >>> round(float(distance_bound(20, distance=1.0, grad_norm=0.0, L_full=2.0, alpha=1.0, radius=1.0)), 4)
+    0.0347
     """
     L_full, alpha = curvatures(L_full, alpha, "L_full")
     stage, distance = check_numbers(stage, "stage"), check_numbers(distance, "distance")

@@ -1,4 +1,4 @@
-"""PGD and HT-SAGA beside HT-SVRG: their rates, and what the work of each costs; how noise scales for all of them."""
+"""Rates of PGD and HT-SAGA, the cost of PGD and of HT-SVRG, and the size of the gradient under noise."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ from .rates import curvatures
 
 @formula
 def pgd_rate(nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, eta: ArrayLike | None = None) -> Any:
-    """By how much an iteration of PGD shrinks ‖x − x̂‖, up to the tail: √ν·max(|1−ηα|, |1−ηL|).
+    """The factor by which an iteration of PGD shrinks ‖x − x̂‖, up to the tail: √ν·max(|1−ηα|, |1−ηL|).
 
-    Here α and L are of F itself, both at sparsity 2k + K; the default step 2/(α+L) gives √ν(c'−1)/(c'+1).  What is not
-    below 1 proves nothing.
+    The default step 2/(α+L) gives √ν(c'−1)/(c'+1).  Only a factor below 1 proves convergence.
+
+    Parameters
+    ----------
+    nu : float or array
+        ν of Theorem 1, at least 1.
+    L, alpha : float or array
+        Restricted smoothness and strong convexity of F itself, both at sparsity 2k + K.
+    eta : float or array, default=None
+        The step size; 2/(α+L) by default.
 
     Examples
     --------
@@ -35,11 +43,16 @@ def pgd_rate(nu: ArrayLike, L: ArrayLike, alpha: ArrayLike, eta: ArrayLike | Non
 
 @formula
 def saga_rate(n: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> Any:
-    """By how much a step of HT-SAGA shrinks its Lyapunov function: ν(1 − ηα) with η = 1/(2(αn + L)).
+    """The factor by which a step of HT-SAGA shrinks its Lyapunov function: ν(1 − ηα) with η = 1/(2(αn + L)).
 
-    A repair of the paper's condition, which does not hold together.  Here every f_i has to be α-strongly convex and
-    L-smooth in all directions (for losses of single rows α is the ridge), and the K-sparse x̂ has to minimise F without
-    any constraint.  Not below 1 unless ν < 1/(1 − ηα).
+    This corrects the paper's condition, which contradicts itself.  Every f_i has to be α-strongly convex and L-smooth
+    in all directions (for losses of single rows α is the ridge), and the K-sparse x̂ has to minimise F without any
+    constraint.  The factor is below 1 only if ν < 1/(1 − ηα).
+
+    Examples
+    --------
+    >>> round(float(saga_rate(100, 1.0, L=2.0, alpha=1.0)), 4)
+    0.9951
     """
     L, alpha = curvatures(L, alpha)
     n, nu = check_counts(n, "n"), check_numbers(nu, "nu", low=1.0)
@@ -47,7 +60,7 @@ def saga_rate(n: ArrayLike, nu: ArrayLike, L: ArrayLike, alpha: ArrayLike) -> An
 
 
 class Cost(NamedTuple):
-    """Operations up to a constant factor, and who needs fewer."""
+    """Numbers of operations up to a constant factor, and whether HT-SVRG needs fewer."""
 
     pgd: Any
     ht_svrg: Any
@@ -56,10 +69,24 @@ class Cost(NamedTuple):
 
 @formula
 def cost(n: ArrayLike, d: ArrayLike, c: ArrayLike, c_full: ArrayLike, epsilon: ArrayLike = 1e-6) -> Cost:
-    """PGD's n·c'·d·log(1/ε) against HT-SVRG's (n + c)·d·log(1/ε): the latter is less where c < n(c' − 1).
+    """The cost n·c'·d·log(1/ε) of PGD and (n + c)·d·log(1/ε) of HT-SVRG, which is less where c < n(c' − 1).
 
-    `c` is the condition number with the smoothness of the f_i, `c_full` (c') the one with that of F.  Constants are
-    left out, as in the paper.
+    Constant factors are left out, as in the paper.
+
+    Parameters
+    ----------
+    n, d : int or array
+        Numbers of rows and columns of the data.
+    c : float or array
+        The condition number L/α, with the smoothness L of the f_i, at least 1.
+    c_full : float or array
+        The condition number c' = L'/α, with the smoothness L' of F itself, at least 1.
+    epsilon : float or array, default=1e-6
+        The wanted accuracy ε, below 1.
+
+    Returns
+    -------
+    Cost
 
     Examples
     --------
@@ -76,7 +103,20 @@ def cost(n: ArrayLike, d: ArrayLike, c: ArrayLike, c_full: ArrayLike, epsilon: A
 
 @formula
 def gradient_scale(sigma: ArrayLike, r: ArrayLike, d: ArrayLike, n: ArrayLike) -> Any:
-    """σ√(r·log d / n): how ‖∇_r F(x*)‖ scales in sparse linear regression with noise σ (Proposition 18)."""
+    """σ√(r·log d / n), the order of ‖∇_r F(x*)‖ in sparse linear regression with noise σ (Proposition 18).
+
+    Parameters
+    ----------
+    sigma : float or array
+        Standard deviation of the noise.
+    r, d, n : int or array
+        The sparsity, the dimension and the number of rows.
+
+    Examples
+    --------
+    >>> round(float(gradient_scale(1.0, 10, 100, 1000)), 4)
+    0.2146
+    """
     sigma = check_numbers(sigma, "sigma")
     r, d, n = check_counts(r, "r"), check_counts(d, "d"), check_counts(n, "n")
     return (sigma * np.sqrt(r * np.log(d) / n))[()]

@@ -1,9 +1,9 @@
-r"""Sparse eigenvalues: how much :math:`x^\top G x` can be for r-sparse x of norm 1, with G = scale·AᵀWA + diag(ridge).
+r"""Sparse eigenvalues: the extremes of :math:`x^\top G x` over r-sparse x of norm 1, with G = scale·AᵀWA + diag(ridge).
 
-To find the extremes exactly is to enumerate supports.  Where there are too many, they are bracketed: from inside by
-supports that a search finds, from outside by Gershgorin's discs and by the eigenvalues of the whole matrix (beyond
-3000 rows and columns its largest one is Lanczos' estimate, and says so).  Both the restricted isometry constants and
-the restricted convexity of a loss are read off here.
+Exact values need an enumeration of all supports.  Where there are too many, each extreme is bounded from two sides: by
+supports that a search finds, and by Gershgorin's discs and the eigenvalues of the whole matrix (beyond 3000 rows and
+columns the largest one is an estimate by Lanczos' method, and is labelled so).  The restricted isometry constants and
+the restricted convexity of a loss both come from here.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._validate import as_real, check_count, check_generator
 
-WHOLE = 3000  # a matrix up to this size has all its eigenvalues computed
-GERSHGORIN_WORK = 1e11  # multiplications up to which all pairs of columns are compared: some ten seconds
-SORTING = 500  # to sort the pairs takes as long as so many rows
-ENUMERATE_WORK = 2e9  # supports times r³, unasked
-FEW_SUPPORTS, MOST_SUPPORTS = 20_000, 2_000_000  # enumerated unasked, and if asked to
-SEARCH_WORK = 1e10
-SLACK = 1e-12  # of the largest eigenvalue: what rounding may do to a bound
+WHOLE = 3000  # up to this size, all eigenvalues of a matrix are computed
+GERSHGORIN_WORK = 1e11  # all pairs of columns are compared up to this many multiplications: about ten seconds
+SORTING = 500  # sorting the pairs takes as long as the multiplications of this many rows
+ENUMERATE_WORK = 2e9  # supports times r³, up to which supports are enumerated by default
+FEW_SUPPORTS, MOST_SUPPORTS = 20_000, 2_000_000  # enumerated by default, and with exact=True
+SEARCH_WORK = 1e10  # multiplications that the search over supports may take
+SLACK = 1e-12  # rounding error of a bound, as a share of the largest eigenvalue
 
 
 class Bracket(NamedTuple):
-    """A number known to lie between `lower` and `upper`, and where each end comes from."""
+    """A lower and an upper bound on a number, and how each was found."""
 
     lower: float
     upper: float
@@ -39,23 +39,24 @@ class Bracket(NamedTuple):
 
     @property
     def exact(self) -> bool:
+        """Whether both bounds are equal."""
         return self.lower == self.upper
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """G = scale·AᵀWA + diag(ridge), reached through the columns of A only; build one with `Spectrum.create`."""
+    """G = scale·AᵀWA + diag(ridge), computed from columns of A; made by `Spectrum.create`."""
 
     A: Any
     n: int
     p: int
-    ones: int  # 1 if a column of ones stands behind those of A
-    weight: NDArray[np.float64]  # of the rows, times the scale
+    ones: int  # 1 if a column of ones follows those of A
+    weight: NDArray[np.float64]  # weights of the rows, times the scale
     ridge: NDArray[np.float64]
 
     @classmethod
     def create(cls, A: Any, *, weight: Any = None, scale: float = 1.0, ridge: Any = 0.0, ones: int = 0) -> Spectrum:
-        """Take an array, a sparse matrix or anything with `shape`, `matmat` and `rmatmat`."""
+        """The spectrum of an array, a sparse matrix or anything with `shape`, `matmat` and `rmatmat`."""
         if hasattr(A, "tocsc") and hasattr(A, "nnz"):
             A = A.tocsc()
             values = A.data
@@ -107,8 +108,8 @@ class Spectrum:
 
     @functools.cached_property
     def _gram(self) -> NDArray[Any] | None:
-        """G without the ridge, if it is small enough to be kept."""
-        _ = self.diagonal  # refuses columns whose squares are no floats, before they overflow
+        """G without the ridge, or None if it is too large for memory."""
+        _ = self.diagonal  # refuses columns whose squares overflow
         if self.p > WHOLE:
             return None
         return np.concatenate([self.rows_times(self.columns(J)) for J in self._column_blocks()], axis=1)
@@ -142,10 +143,10 @@ class Spectrum:
             raise ValueError("A must have columns whose squared norm is a float; rescale them")
         return diagonal
 
-    # --- bounds from outside -------------------------------------------------------------------------------------
+    # --- bounds that hold for all supports -----------------------------------------------------------------------
     @functools.cached_property
     def _discs(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Gershgorin for every r at once: low[r−1] ≤ every eigenvalue of every r × r block ≤ high[r−1]; coherence."""
+        """(low, high, coherence); by Gershgorin low[r−1] ≤ all eigenvalues of all r × r blocks ≤ high[r−1]."""
         low, high, coherence = np.full(self.p, np.inf), np.full(self.p, -np.inf), 0.0
         for J in self._column_blocks():
             size = np.abs(self.gram_columns(J))
@@ -165,11 +166,12 @@ class Spectrum:
 
     @property
     def coherence(self) -> float:
+        """The largest magnitude off the diagonal of G."""
         return self._discs[2]
 
     @functools.cached_property
     def _whole(self) -> tuple[float, float, str]:
-        """Bounds on all eigenvalues of G, and their name."""
+        """Lower and upper bounds on all eigenvalues of G, and how they were found."""
         least, most = float(self.ridge.min()), float(self.ridge.max())
         data = float((self.diagonal - self.ridge).sum())
         if data <= 0.0:
@@ -199,7 +201,7 @@ class Spectrum:
         return least, top * (1.0 + 1e-6) + most, "Lanczos on the whole matrix"
 
     def floor(self, r: int) -> tuple[float, str]:
-        """A number that no eigenvalue of an r × r block is below, and where it comes from."""
+        """A lower bound on the eigenvalues of all r × r blocks, and how it was found."""
         bottom, top, name = self._whole
         options = [(bottom, name if bottom > self.ridge.min() else "a square is not negative")]
         if self._comparable:
@@ -208,7 +210,7 @@ class Spectrum:
         return max(value - SLACK * top, float(self.ridge.min())), name
 
     def ceiling(self, r: int) -> tuple[float, str]:
-        """A number that no eigenvalue of an r × r block is above, and where it comes from."""
+        """An upper bound on the eigenvalues of all r × r blocks, and how it was found."""
         _, top, name = self._whole
         trace = float(np.sort(self.diagonal)[-r:].sum() - (r - 1) * self.ridge.min())
         options = [(top, name), (trace, "the trace")]
@@ -217,9 +219,9 @@ class Spectrum:
         value, name = min(options)
         return value + SLACK * top, name
 
-    # --- bounds from inside --------------------------------------------------------------------------------------
+    # --- eigenvalues of some supports ----------------------------------------------------------------------------
     def enumerate(self, r: int, always: NDArray[np.intp]) -> tuple[float, float]:
-        """The smallest and the largest eigenvalue of all r × r blocks, by going through them."""
+        """The smallest and the largest eigenvalue of all r × r blocks, by enumeration."""
         if r == 1 and not always.size:
             return float(self.diagonal.min()), float(self.diagonal.max())
         G = self.block(np.arange(self.p))
@@ -238,7 +240,7 @@ class Spectrum:
     def search(
         self, r: int, samples: int, rng: np.random.Generator, always: NDArray[np.intp]
     ) -> tuple[tuple[float, str], tuple[float, str]]:
-        """Supports with a small and with a large eigenvalue: the best of random ones and of greedy growth."""
+        """The smallest and the largest eigenvalue among random supports and supports grown greedily."""
         low, high = (float(self.diagonal.min()), "single columns"), (float(self.diagonal.max()), "single columns")
         others = self._others(always)
         rounds = int(SEARCH_WORK / (float(r) ** 3 + self._block_work(r)))
@@ -257,31 +259,34 @@ class Spectrum:
         return low, high
 
     def _block_work(self, r: int) -> float:
-        """Multiplications for a block of r columns."""
+        """Number of multiplications for a block of r columns."""
         if self._gram is not None:
             return 0.0
         return self.A.nnz / self.p * float(r) ** 2 if self._sparse else self.n * float(r) ** 2
 
     def _grow(self, r: int, start: int, sign: float, always: NDArray[np.intp]) -> float:
-        """−sign times the best eigenvalue found: columns join by what they promise, then the least useful one is
-        exchanged while that helps."""
+        """−sign times the best eigenvalue found by greedy growth.
+
+        The columns with the largest predicted gain join; then the column with the smallest coefficient is exchanged
+        for the best one outside, as long as that helps.
+        """
         S = np.append(always, start)
-        value, promise, vector = self._promise(S, sign)
+        value, gain, vector = self._gains(S, sign)
         while r > S.size:
             new = min(r - S.size, max(1, S.size // 8))
-            S = np.append(S, np.argsort(-promise, kind="stable")[:new])
-            value, promise, vector = self._promise(S, sign)
+            S = np.append(S, np.argsort(-gain, kind="stable")[:new])
+            value, gain, vector = self._gains(S, sign)
         for _ in range(min(2 * r, 100) if self.p > r else 0):
             least = always.size + int(np.argmin(np.abs(vector[always.size :])))
-            T = np.append(np.delete(S, least), np.argmax(promise))
-            other, promise, vector = self._promise(T, sign)
+            T = np.append(np.delete(S, least), np.argmax(gain))
+            other, gain, vector = self._gains(T, sign)
             if other >= value:
                 break
             S, value = T, other
         return value
 
-    def _promise(self, S: NDArray[np.intp], sign: float) -> tuple[float, NDArray[np.float64], NDArray[Any]]:
-        """The extreme eigenvalue on S (times −sign), what each column outside would add to it, and its eigenvector."""
+    def _gains(self, S: NDArray[np.intp], sign: float) -> tuple[float, NDArray[np.float64], NDArray[Any]]:
+        """The extreme eigenvalue on S (times −sign), the predicted gain of each column outside, and its eigenvector."""
         values, vectors = np.linalg.eigh(self.block(S))
         at = -1 if sign > 0 else 0
         value, vector = float(values[at]), vectors[:, at]
@@ -293,11 +298,11 @@ class Spectrum:
         largest = max(float(self.diagonal.max()), 1e-300)
         # second-order change of the eigenvalue when column j joins, in units of the largest curvature
         gap = np.abs(self.diagonal - value) / largest
-        promise = (np.abs(pull) / largest) ** 2 / np.maximum(gap, 1e-6)
-        promise[S] = -1.0
-        return -sign * value, promise, vector
+        gain = (np.abs(pull) / largest) ** 2 / np.maximum(gap, 1e-6)
+        gain[S] = -1.0
+        return -sign * value, gain, vector
 
-    # --- both ----------------------------------------------------------------------------------------------------
+    # --- both together -------------------------------------------------------------------------------------------
     def brackets(
         self,
         r: int,
@@ -307,7 +312,7 @@ class Spectrum:
         random_state: Any = 0,
         always: ArrayLike = (),
     ) -> tuple[Bracket, Bracket]:
-        """Brackets of the smallest and of the largest r-sparse eigenvalue; `always` are columns of every support."""
+        """Bounds on the smallest and on the largest r-sparse eigenvalue; `always` are columns of every support."""
         kept = np.asarray(always, dtype=np.intp)
         rng = check_generator(random_state)
         r = check_count(r, "r", high=self.p, high_text="the number of columns")
@@ -316,8 +321,8 @@ class Spectrum:
         digits = (math.lgamma(free + 1) - math.lgamma(chosen + 1) - math.lgamma(self.p - r + 1)) / math.log(10)
         if exact and digits > math.log10(MOST_SUPPORTS):
             raise ValueError(
-                f"exact=True would go through about 10^{digits:.0f} supports of {r} columns, at most "
-                f"{MOST_SUPPORTS:,} are done; leave exact out for a bracket"
+                f"exact=True would enumerate about 10^{digits:.0f} supports of {r} columns, more than the limit of "
+                f"{MOST_SUPPORTS:,}; leave exact out for bounds"
             )
         few = digits < math.log10(FEW_SUPPORTS) and digits + 3 * math.log10(r) < math.log10(ENUMERATE_WORK)
         if exact or (exact is None and few):
@@ -326,7 +331,7 @@ class Spectrum:
         (found_low, low_from), (found_high, high_from) = self.search(r, samples, rng, kept)
         floor, floor_from = self.floor(r)
         ceiling, ceiling_from = self.ceiling(r)
-        # rounding may put what was found a hair outside the bounds
+        # by rounding, the eigenvalues that were found may lie slightly outside the bounds
         return (
             Bracket(floor, max(found_low, floor), floor_from, low_from),
             Bracket(min(found_high, ceiling), ceiling, high_from, ceiling_from),
@@ -334,7 +339,7 @@ class Spectrum:
 
 
 def is_operator(A: Any) -> bool:
-    """Something that only multiplies, such as a scipy.sparse.linalg.LinearOperator."""
+    """Whether A is known by its products only, such as a scipy.sparse.linalg.LinearOperator."""
     return hasattr(A, "rmatmat") and hasattr(A, "matmat") and not hasattr(A, "nnz")
 
 

@@ -1,22 +1,17 @@
-"""The laboratory: how many measurements an algorithm needs, found by trying.
+"""The laboratory: how many measurements does an algorithm need?
 
-`run` tries an algorithm over a grid of n and K and gives a `Phase`; `minimum_n` looks for the fewest measurements of
-one K; `donoho_tanner` is what theory says of the l1 norm.  `Experiment`, `run_all`, `Ledger`, `Pool`,
-`Cluster` and `collect` are the parts for other experiments: trials that depend on their seed alone, in parallel, and a
-file that survives a kill.
+`run` counts successes over a grid of n and K and gives a `Phase`; `minimum_n` searches the fewest measurements for one
+K; `donoho_tanner` is the theoretical limit of the l1 norm.  The other names are parts for other experiments: trials
+that depend on their seed only (`experiment`), run in parallel (`workers`), into a file that survives a kill (`ledger`).
+The algorithms themselves are in ``ksparse.sensing`` and ``ksparse.solvers``.
 """
 
-from ._cluster import Cluster, make_pool
-from ._experiment import Experiment, stream
-from ._fit import wilson
-from ._grid import make_grid
-from ._lab import RESULTS, collect, interruptible, read, run, run_all, tell_mended
-from ._ledger import Ledger, locked, read_records, set_aside
-from ._parallel import Pool, Workers, timed
-from ._report import write_report
-from ._result import Curve, MinimumN, Phase
-from ._search import minimum_n
-from ._threshold import donoho_tanner
+from .experiment import Experiment, make_grid, stream
+from .lab import RESULTS, collect, interruptible, minimum_n, read, run, run_all, tell_mended
+from .ledger import Ledger, locked, read_records, set_aside
+from .result import Curve, MinimumN, Phase, wilson, write_report
+from .threshold import donoho_tanner
+from .workers import Cluster, Pool, Workers, make_pool, timed
 
 __all__ = [
     "RESULTS",

@@ -1,7 +1,4 @@
-"""Phase transitions in pictures; they are drawn from counts and try nothing.  Needs the `report` extra.
-
-Each is written to a file (`path`), drawn on given axes (`ax`) or on new ones of pyplot's, and returns the axes.
-"""
+"""Figures of phase transitions, drawn from the counts of a `Phase`; no trial is run.  Needs the `report` extra."""
 
 from __future__ import annotations
 
@@ -12,22 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._style import BLACK, CYCLE, ORANGE, canvas, finish, new_axes
-from ._result import Phase
-from ._threshold import donoho_tanner
+from .result import Phase
+from .threshold import donoho_tanner
 
-COLORS = "cividis"  # the same to people with and without colour blindness, and ordered in print
+COLORS = "cividis"  # looks the same with and without colour blindness, and ordered in black and white
 MARKS = "osD^vPX*"
 SIZE = (6.2, 4.6)
 
 
 def plot_phase(phase: Phase, path: Any = None, ax: Any = None) -> Any:
-    """The success rate of every cell in colours, the 50% curve with its standard errors, and Donoho and Tanner's."""
+    """Draw the success rate of every cell in colours, the 50% curve with standard errors, and Donoho and Tanner's.
+
+    Parameters
+    ----------
+    phase : Phase
+    path : path, default=None
+        The file to write; its ending gives the format.
+    ax : matplotlib Axes, default=None
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     from matplotlib.patheffects import Normal, Stroke
 
     ax = new_axes(canvas(path, ax), SIZE)
     shares = phase.by == "n"
     image = draw_rates(ax, phase, shares)
-    border = {"path_effects": [Stroke(linewidth=3, foreground=BLACK), Normal()]}  # seen on dark tiles and on light ones
+    border = {"path_effects": [Stroke(linewidth=3, foreground=BLACK), Normal()]}  # visible on dark and light tiles
     _finish(ax, phase, shares)
     _draw_curve(ax, phase, shares, color=ORANGE, marker="o", label=f"{phase.label}, 50%", **border)
     _draw_threshold(ax, phase.d, shares, color="white", **border)
@@ -38,10 +48,10 @@ def plot_phase(phase: Phase, path: Any = None, ax: Any = None) -> Any:
 
 
 def draw_rates(ax: Any, phase: Phase, shares: bool) -> Any:
-    """A tile a cell; returns what a colour bar needs."""
+    """Draw one tile per cell; returns the image, for a colour bar.  `shares`: the axes are n/d and K/n."""
     columns = np.unique(phase.n)
     borders = edges(columns / phase.d if shares else columns)
-    for left, right, n in zip(borders[:-1], borders[1:], columns, strict=True):  # K/n has other borders for every n
+    for left, right, n in zip(borders[:-1], borders[1:], columns, strict=True):  # for every n, K/n has its own edges
         cells = np.flatnonzero(phase.n == n)
         cells = cells[np.argsort(phase.K[cells])]
         heights = edges((phase.rho if shares else phase.K)[cells])
@@ -51,7 +61,20 @@ def draw_rates(ax: Any, phase: Phase, shares: bool) -> Any:
 
 
 def plot_curves(phases: Sequence[Phase], path: Any = None, ax: Any = None) -> Any:
-    """The 50% curves of several phases of one grid, and Donoho and Tanner's."""
+    """Draw the 50% curves of several phases of one grid, and the curve of Donoho and Tanner.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+    path : path, default=None
+        The file to write; its ending gives the format.
+    ax : matplotlib Axes, default=None
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
     ax = new_axes(canvas(path, ax), SIZE)
     shares = phases[0].by == "n"
     _finish(ax, phases[0], shares)
@@ -103,7 +126,7 @@ def _title(phase: Phase, with_label: bool) -> str:
 
 
 def edges(centres: NDArray[Any]) -> NDArray[np.float64]:
-    """Borders half-way between centres."""
+    """The edges half-way between centres, and one beyond each end."""
     if centres.size == 1:
         half = 0.5 if centres.dtype.kind == "i" else 0.02
         return np.array([centres[0] - half, centres[0] + half])

@@ -1,8 +1,8 @@
-"""Records on disk, one JSON line each, that survive a kill: what is written stays, what is missing is known.
+"""A file of records, one JSON line each, that survives a kill: a record that was written is never lost.
 
-A line ends with a checksum of itself.  The beginning of a line at the end was torn by a kill: it is dropped, and its
-record is missing like any other that was never made.  Anything else that is wrong is damage from outside: the file is
-set aside under another name, and the good lines go on.
+Every line ends with a checksum of itself.  If a kill left an incomplete last line, it is dropped, and its record has to
+be made again.  Any other wrong line is damage from outside: the file is kept under another name, and a new one gets the
+good lines.
 """
 
 from __future__ import annotations
@@ -20,33 +20,44 @@ from typing import Any
 
 from ..._files import lock, open_locked, replace_locked, spare_name, sync_folder, write_all
 
-REMEDY = "give another out"  # to whom finds a file in use
+REMEDY = "give another out"  # what to do if another run writes the same file
 
 Record = dict[str, Any]
 
 
 class Ledger:
-    """Records by key, on disk as soon as `append` returns.
+    """Records that are on disk as soon as `append` returns; a context manager that holds a lock on its file.
 
     Parameters
     ----------
     path : path or None
         The file; None keeps everything in memory.
-    key : names of fields
-        Which fields tell records apart; they also give the order of a sorted file.
-    keep : names of fields
-        Which of the other fields stay in memory, as a tuple in `self.kept[key]`: there may be a million of records.
-    check : function of a record
-        Raises if a record does not belong into this ledger.  Nothing is changed then.
-    fresh : bool
-        Start empty; a file that is there is set aside.
+    key : sequence of str
+        The fields that identify a record; they also give the order of a sorted file.
+    keep : sequence of str, default=()
+        Other fields to keep in memory, as a tuple in ``kept[key]``: a file may hold a million records.
+    check : function of a record, default accepts all
+        Raises an error if a record does not belong in this file, which is then left as it was.
+    fresh : bool, default=False
+        Start empty; an existing file is kept under another name.
 
     Attributes
     ----------
+    kept : dict
+        From the key of every record to its fields `keep`.
     torn : bool
-        Whether a torn last line was dropped.
-    aside : Path or None, and damaged : list of int
-        Where the file as it was found is kept, if lines of it (numbers from 1) were damaged or a fresh one was wanted.
+        Whether an incomplete last line was dropped.
+    damaged : list of int
+        Line numbers, from 1, that were damaged.
+    aside : Path or None
+        The copy of the file as it was found, if lines were damaged or `fresh` was given.
+
+    Examples
+    --------
+    >>> with Ledger(None, key=["trial"], keep=["error"]) as ledger:
+    ...     ledger.append([{"trial": 0, "error": 0.5}])
+    ...     ledger.kept
+    {(0,): (0.5,)}
     """
 
     def __init__(
@@ -66,7 +77,7 @@ class Ledger:
         if self.path is not None:
             self._file = open_locked(self.path, REMEDY)
             try:
-                spare_name(self.path).unlink(missing_ok=True)  # left by a kill in the middle of `_replace`
+                spare_name(self.path).unlink(missing_ok=True)  # a kill during `_replace` may have left it
                 if not fresh:
                     self._read(self.path)
                 elif self.path.stat().st_size:
@@ -86,23 +97,24 @@ class Ledger:
         return key in self.kept
 
     def close(self) -> None:
+        """Close the file and release its lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def append(self, records: Iterable[Record]) -> None:
-        """Add records; when this returns they are on disk, whatever happens to the machine."""
+        """Add records; when this returns they are on disk, even if the machine fails right after."""
         records = list(records)
         if not records:
             return
         for record in records:
             if self._key(record) in self.kept:
-                raise ValueError(f"record {self._key(record)} is already there")
+                raise ValueError(f"record {self._key(record)} is already in the file")
         if self._file >= 0:
             size = os.fstat(self._file).st_size
             try:
                 write_all(self._file, b"".join(map(to_line, records)))
-            except OSError as error:  # a full disk: no beginning of a line stays
+            except OSError as error:  # a full disk: remove the incomplete line
                 error.filename = str(self.path)
                 os.ftruncate(self._file, size)
                 raise
@@ -110,7 +122,7 @@ class Ledger:
             self._remember(record)
 
     def sort(self) -> None:
-        """Bring the file into the order of its keys: the same records are then the same bytes, whatever came first."""
+        """Sort the file by its keys: the same records then give the same bytes, in whatever order they were made."""
         keys = list(self.kept)
         if keys == sorted(keys):
             return
@@ -145,19 +157,19 @@ class Ledger:
             os.fsync(self._file)
 
     def _replace(self, lines: Iterable[bytes]) -> None:
-        """Put these lines in the place of the file in one move."""
+        """Replace the file by these lines, in one step."""
         assert self.path is not None
         self._file = replace_locked(self.path, b"".join(lines), self._file, REMEDY)
 
 
 def to_line(record: Record) -> bytes:
-    """A record as a line that ends with its checksum."""
+    """The line of a record, with its checksum at the end."""
     text = json.dumps(record, allow_nan=False)
     return f'{text[:-1]}, "crc": "{zlib.crc32(text.encode()):08x}"}}\n'.encode()
 
 
 def from_line(line: bytes) -> Record | None:
-    """The record of a line, or None if it is not, to the bit, what was written."""
+    """The record of a line, or None unless the line is exactly what `to_line` wrote."""
     try:
         record = json.loads(line)
         del record["crc"]
@@ -167,26 +179,32 @@ def from_line(line: bytes) -> Record | None:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether a kill may have left this: the beginning of a line.  Other bytes without an end are somebody else's."""
+    """Whether a kill may have left this beginning of a line; other unfinished lines are damage."""
     return not line.endswith(b"\n") and line.startswith(b"{") and line.isascii() and line.decode().isprintable()
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
-    """The good records of a file, which is left as it is."""
+    """Iterate over the undamaged records of a file, without changing it.
+
+    Parameters
+    ----------
+    path : path
+        A file written by `Ledger`.
+    """
     return (record for _, _, record in _lines(Path(path)) if record is not None)
 
 
 def set_aside(path: Path, why: str) -> Path:
-    """Give the file a second name, ``results-damaged-1.jsonl`` and so on; the first one stays until it is replaced."""
+    """Keep a copy of a file as ``results-damaged-1.jsonl`` (or -2, ...; `why` is "damaged"), and return its path."""
     for number in count(1):
         other = path.with_name(f"{path.stem}-{why}-{number}{path.suffix}")
         if other.exists():
             if not filecmp.cmp(path, other, shallow=False):
                 continue
-            break  # from a run that was killed in between
+            break  # a run that was killed right after has made this copy
         try:
             os.link(path, other)
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no links
             shutil.copyfile(path, other)
         break
     sync_folder(path.parent)
@@ -194,7 +212,7 @@ def set_aside(path: Path, why: str) -> Path:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes, Record | None]]:
-    """Numbers from 1, lines, and their records."""
+    """(line number from 1, line, its record) for every line of a file."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             yield number, line, from_line(line)
@@ -202,7 +220,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, Record | None]]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other runs out of a folder that holds several files of one run, where the system can."""
+    """Lock a folder against other runs, on systems that can; an error if another run has it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows does not open folders
