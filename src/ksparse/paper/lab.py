@@ -283,7 +283,9 @@ def _commit() -> str | None:
         return None
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["git", "--no-optional-locks", "-C", root, *arguments], capture_output=True, text=True, check=True
+        ).stdout
 
     try:
         changed = git("status", "--porcelain", "src")
