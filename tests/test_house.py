@@ -14,13 +14,13 @@ ROOT = Path(ksparse.__file__).parent
 # a module may import from the layers below its own
 LAYERS = [
     {"_dask", "_files", "_jit", "_json", "_source", "_text", "_validate", "_threads"},
-    {"_checkpoint"},
     {"operators", "losses", "rows", "result"},
     {"matrix"},
     {"pass_kernels"},
     {"passes"},
     {"stage"},
     {"problem"},
+    {"engine"},
     {"_scaling", "solvers"},
     {"sources"},
     {"_minimize", "_progress"},

@@ -19,7 +19,7 @@ from .problem import Problem, check_weight
 from .result import Progress, Result, judged
 from .rows import CSR, Scaled, as_rows
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
-from .solvers._run import Solver, run
+from .solvers.base import Solver, run
 from .sources import as_source
 
 

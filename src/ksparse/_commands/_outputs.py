@@ -60,7 +60,7 @@ def kept(file: Path | None, identity: dict[str, Any], work: Session) -> Iterator
     if file is None:
         yield
         return
-    from .._checkpoint import checkpoint
+    from ..engine.checkpoint import checkpoint
 
     work.kept = lambda: (
         f"{file} keeps the stages written to it, the same command goes on from there" if file.exists() else NOTHING

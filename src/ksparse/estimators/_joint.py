@@ -21,7 +21,7 @@ from .._validate import as_array, renamed
 from ..losses import resolve
 from ..passes import dense_columns as columns_of
 from ..result import History, Result, Status, judged
-from ..solvers.joint import JointExchange, joint
+from ..solvers.exchange.joint import JointExchange, joint
 from ._evidence import Examined, examine
 from ._tables import find_trouble
 from ._worth import OneOutput, Softmax, Targets

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from .._jit import inner, kernel
 from .._source import Source
+from ..engine.loop import Clock, Overflow, State
 from ..matrix import add_row, add_rows
 from ..problem import Problem, Slots
 from ..result import Record
 from ..stage import Stage
-from ._fields import check_fields
 from ._look import begin, find_top, look, survey
-from ._run import Clock, Overflow, Snapshot
 from ._screen import (
     DRIFT,
     LOOKS,
@@ -37,11 +36,12 @@ from ._screen import (
     push,
     reset_tally,
 )
-from ._stepsize import StepControl, divergence_advice, stochastic_step
+from .base import Snapshot, Solver
+from .settings import StepControl, check_fields, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
-class HTSAGA:
+class HTSAGA(Solver):
     r"""Hard-thresholded SAGA.
 
     With a table of the gradients seen last, :math:`\nabla f_i(\phi_i)`, each step draws j and takes
@@ -98,7 +98,9 @@ class HTSAGA:
     def limit(self) -> int:
         return self.epochs
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+    def iterate(
+        self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
+    ) -> Iterator[Record]:
         n = problem.n
         if isinstance(problem.rows, Source):
             raise ValueError(
