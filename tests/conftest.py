@@ -29,6 +29,6 @@ class Clock:
 def clock(monkeypatch):
     """The clock of solvers and checkpoints, which stands still until a test moves it."""
     clock = Clock()
-    for module in ("solvers._run", "_checkpoint"):
+    for module in ("engine.loop", "engine.checkpoint"):
         monkeypatch.setattr(f"ksparse.{module}.time", clock)
     return clock

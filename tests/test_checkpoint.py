@@ -47,8 +47,8 @@ from ksparse import (
     k_path,
     minimize,
 )
-from ksparse import _checkpoint as module
 from ksparse.design import as_design
+from ksparse.engine import checkpoint as module
 from ksparse.problem import Problem
 from ksparse.sources import Blocks
 
@@ -811,9 +811,10 @@ import threading
 from pathlib import Path
 import numpy as np
 import ksparse
-from ksparse import HTSVRG, Exchange, _checkpoint, minimize
+from ksparse import HTSVRG, Exchange, minimize
+from ksparse.engine import checkpoint as module
 
-_checkpoint.PAUSE = _checkpoint.SHARE = 0.0  # every stage is written, however short
+module.PAUSE = module.SHARE = 0.0  # every stage is written, however short
 stages, delay = int(sys.argv[4]), float(sys.argv[5])
 kill = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL))
 seen = 0

@@ -14,10 +14,10 @@ ROOT = Path(ksparse.__file__).parent
 # a module may import from the layers below its own
 LAYERS = [
     {"_dask", "_files", "_jit", "_json", "_text", "_validate", "_threads"},
-    {"_checkpoint"},
     {"operators", "losses", "result"},
     {"design"},
     {"problem"},
+    {"engine"},
     {"solvers"},
     {"sources"},
     {"_minimize", "_progress"},

@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from ksparse import Exchange, JointExchange, Problem, Result, joint, minimize
-from ksparse.solvers._outputs import Classes
-from ksparse.solvers._units import best_partners, enter_all, exchange, exchange_worths, resize
+from ksparse.solvers.exchange.groups import best_partners, enter_all, exchange, exchange_worths, resize
+from ksparse.solvers.exchange.outputs import Classes
 
 CASES = ["targets", "softmax", "groups", "softmax groups", "target groups"]
 

@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
+from ksparse.engine.loop import CHUNK_SECONDS, Clock
 from ksparse.problem import Problem
-from ksparse.solvers._run import CHUNK_SECONDS, Clock
 from ksparse.solvers._screen import make_screen
 from ksparse.solvers._steps import stage_steps
 

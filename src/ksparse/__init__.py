@@ -15,7 +15,7 @@ _HOME = {
     "project_ball": "operators",
     "support": "operators",
     "minimize": "_minimize",
-    "checkpoint": "_checkpoint",
+    "checkpoint": "engine.checkpoint",
     "recover": "sensing.recovery",
     "Problem": "problem",
     "Result": "result",
@@ -35,8 +35,8 @@ _HOME = {
     "GraSP": "solvers",
     "GraHTP": "solvers",
     "Exchange": "solvers",
-    "JointExchange": "solvers.joint",
-    "joint": "solvers.joint",
+    "JointExchange": "solvers.exchange.joint",
+    "joint": "solvers.exchange.joint",
     "KSparseClassifier": "estimators",
     "KSparseRegressor": "estimators",
     "KSparseSelector": "estimators",
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from . import report as report
     from . import sensing as sensing
     from . import theory as theory
-    from ._checkpoint import checkpoint as checkpoint
     from ._minimize import minimize as minimize
+    from .engine.checkpoint import checkpoint as checkpoint
     from .estimators import KSparseClassifier as KSparseClassifier
     from .estimators import KSparseClassifierCV as KSparseClassifierCV
     from .estimators import KSparseRegressor as KSparseRegressor
@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     from .solvers import GraSP as GraSP
     from .solvers import StoIHT as StoIHT
     from .solvers import SubspacePursuit as SubspacePursuit
-    from .solvers.joint import JointExchange as JointExchange
-    from .solvers.joint import joint as joint
+    from .solvers.exchange.joint import JointExchange as JointExchange
+    from .solvers.exchange.joint import joint as joint
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from .design import standardize as standardize_columns
 from .problem import Problem, check_weight
 from .result import Progress, Result, judged
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
-from .solvers._run import Solver, run
+from .solvers.base import Solver, run
 from .sources import as_source
 
 

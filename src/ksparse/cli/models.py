@@ -154,7 +154,7 @@ def checkpointed(file: Path | None, identity: dict[str, Any], work: Session) -> 
     if file is None:
         yield
         return
-    from .._checkpoint import checkpoint
+    from ..engine.checkpoint import checkpoint
 
     work.kept = lambda: (
         f"{file} keeps the stages written to it, the same command goes on from there" if file.exists() else NOTHING

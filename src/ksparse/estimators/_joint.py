@@ -21,7 +21,7 @@ from ..design.blocks import Source
 from ..design.standardized import in_precision
 from ..losses import resolve
 from ..result import History, Result, Status, judged
-from ..solvers.joint import JointExchange, joint
+from ..solvers.exchange.joint import JointExchange, joint
 from ._evidence import Examined, examine
 from ._tables import find_trouble
 from ._worth import OneOutput, Softmax, Targets

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ..engine.loop import history_of
 from ..operators import hard_threshold, support
 from ..result import Result, Status
-from ..solvers._run import history_of
 
 Array = NDArray[np.float64]
 UNKNOWN = 1e-3  # of ‖A*y‖∞: the penalty of the Lasso and the tolerance of the Dantzig selector where no noise is given

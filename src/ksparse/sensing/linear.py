@@ -1,11 +1,12 @@
 """Linear measurements as the system that a pursuit runs on: y = Ax + noise, for one or many right-hand sides.
 
-An array or a sparse matrix fits by normal equations on the chosen columns; an operator has no columns, and fits by
-conjugate gradients (`operator_system.py`).  All right-hand sides go through A together, as one matrix product.
+All right-hand sides go through A together, as one matrix product.  A matrix fits by normal equations on the chosen
+columns (`matrix_system.py`); an operator has no columns, only products, and fits by conjugate gradients (`Operator`).
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,21 +14,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._threads import blas_threads, more_blas_threads, ordered_map
-from ..solvers._pursuit import Point, System, merged, top
-from .columns import Block, Columns, Kept, Products, least_squares, least_squares_together, transposed
+from .._threads import blas_threads
+from ..solvers.pursuit import Array, Columns, Iterate, Numbers, System, find, merged
 
-Array = NDArray[Any]
-TRANSPOSE = 8  # right-hand sides for which a transposed copy of an array pays: their columns are read again and again
-SMALL = 1 << 23  # products in a Gram matrix: fits of fewer are done together, for it is Python that they wait for
-TOGETHER = 1 << 19  # numbers in the columns of so many fits: they stay in the cache
-LARGE = 1 << 22  # numbers in a product: more threads are faster
-SAMPLE = 256  # rows are enough to know about how long columns are
-AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
+SAMPLE = 256  # rows are enough to estimate the norms of columns
 SMALLEST = 1e-120  # a number whose square is no longer safe
-EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
+RESOLUTION = 1e-14  # of ‖A*y‖: derivatives below it are rounding
+FINISHED = 1e-6  # of the derivatives at the start of a fit (or a hundredth of that of ‖A*y‖): above it, it failed
+MOST_ROUNDS = 500  # of conjugate gradients
+MOST_IDLE = 60  # rounds that do not halve the derivatives, after which a fit is given up
+PRECISE = 0.05  # the error of an estimated norm
+ADJOINT = 1e-4  # of ‖r‖‖Av‖: a difference of ⟨r, Av⟩ and ⟨A*r, v⟩ that is not rounding, in single precision either
 
 
 class Linear(System):
@@ -39,13 +37,13 @@ class Linear(System):
         self.n, self.d = A.shape
         self.room = self.n
         self.check = check
-        self.threads = blas_threads()  # for products with all of A; small ones get one
-        self.unfinished: set[int] = set()  # signals whose last fit, step by step, was given up
-        self.products = 0  # with all of A or its adjoint, of one vector each
+        self.threads = blas_threads()  # for products with all of A; small products get one thread
+        self.unfinished: set[int] = set()  # signals whose last iterative fit was given up
+        self.products = 0  # of all of A or its adjoint with one vector
 
     # --- what an A must be able to do ----------------------------------------------------------------------------
     @abstractmethod
-    def forward(self, points: Sequence[Point], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
+    def forward(self, points: Sequence[Iterate], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
         """A x for coefficients (outputs, columns) on supports, of the signals of some points: (points, outputs, n)."""
 
     @abstractmethod
@@ -53,79 +51,79 @@ class Linear(System):
         """A* r: (signals, outputs, n) to (signals, outputs, d)."""
 
     @abstractmethod
-    def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]: ...
+    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]: ...
 
     @property
     def dtype(self) -> Any:
         return self.y.dtype
 
-    def start(self) -> list[Point]:
-        """Nothing chosen; the slopes there, A*y/n, show whether all is finite."""
+    def start(self) -> list[Iterate]:
+        """Nothing chosen; the gradients there, −A*y/n, show whether all numbers are finite."""
         none = np.empty(0, np.int64)
         points = [self.point(i, none, np.empty((y.shape[0], 0), self.dtype), y) for i, y in enumerate(self.y)]
         with np.errstate(over="ignore", invalid="ignore"):
-            slopes = self._seen(np.stack([point.rest for point in points]))
-        if not np.isfinite(slopes).all():
+            gradients = self._seen(np.stack([point.rest for point in points]))
+        if not np.isfinite(gradients).all():
             raise ValueError(explain_infinite(self.A))
-        size = float(np.abs(slopes).max()) * self.n
+        size = float(np.abs(gradients).max()) * self.n
         if size and not SMALLEST < size < 1.0 / SMALLEST:
             what = f"the largest entry of A*y is {size:.1g} for y of size 1, and squares leave the range of floats"
             raise ValueError(f"A has the wrong scale: {what}; divide A by {size:.0e}")
-        return [replace(point, slope=slope) for point, slope in zip(points, slopes, strict=True)]
+        return [replace(point, negative_gradient=gradient) for point, gradient in zip(points, gradients, strict=True)]
 
-    def point(self, signal: int, columns: Columns, x: Array, rest: Array) -> Point:
-        return Point(signal, columns, x, 0.5 * squared_norm(rest) / self.n, rest)
+    def point(self, signal: int, columns: Columns, x: Array, rest: Array) -> Iterate:
+        return Iterate(signal, columns, x, 0.5 * squared_norm(rest) / self.n, rest)
 
-    def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> Array:
+    def negative_gradients(self, points: Sequence[Iterate], one_by_one: bool = False) -> Array:
         self.check()
-        if all(point.slope is not None for point in points):
-            return np.stack([point.slope for point in points])
+        if all(point.negative_gradient is not None for point in points):
+            return np.stack([point.negative_gradient for point in points])
         return self._seen(np.stack([point.rest for point in points]))
 
     def _seen(self, rests: Array) -> Array:
-        """A*r/n, counted."""
+        """A*r/n, that is −∇F; its products are counted."""
         self.products += rests.shape[0] * rests.shape[1]
-        slopes = self.adjoint(rests)
-        slopes /= self.n
-        return slopes
+        gradients = self.adjoint(rests)
+        gradients /= self.n
+        return gradients
 
-    def keep(self, points: Sequence[Point], supports: Sequence[Columns]) -> list[Point]:
+    def keep(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Iterate]:
         return self.at(points, supports, [point.on(columns) for point, columns in zip(points, supports, strict=True)])
 
     def move(
-        self, points: Sequence[Point], slopes: Array, steps: NDArray[np.float64], supports: Sequence[Columns]
-    ) -> list[Point]:
+        self, points: Sequence[Iterate], directions: Array, steps: Numbers, supports: Sequence[Columns]
+    ) -> list[Iterate]:
         moved = [
-            point.on(columns) + step * slope[:, columns]
-            for point, slope, step, columns in zip(points, slopes, steps, supports, strict=True)
+            point.on(columns) + step * direction[:, columns]
+            for point, direction, step, columns in zip(points, directions, steps, supports, strict=True)
         ]
         return self.at(points, supports, moved)
 
-    def at(self, points: Sequence[Point], supports: Sequence[Columns], xs: Sequence[Array]) -> list[Point]:
-        """The signals of some points, with these coefficients."""
+    def at(self, points: Sequence[Iterate], supports: Sequence[Columns], xs: Sequence[Array]) -> list[Iterate]:
+        """The points of the same signals with these coefficients."""
         images = self.forward(points, supports, xs)
         return [
             self.point(point.signal, columns, x, self.y[point.signal] - image)
             for point, columns, x, image in zip(points, supports, xs, images, strict=True)
         ]
 
-    def bends(
-        self, points: Sequence[Point], slopes: Array, supports: Sequence[Columns]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        parts = [slope[:, columns] for slope, columns in zip(slopes, supports, strict=True)]
+    def curvature_along(
+        self, points: Sequence[Iterate], directions: Array, supports: Sequence[Columns]
+    ) -> tuple[Numbers, Numbers]:
+        parts = [direction[:, columns] for direction, columns in zip(directions, supports, strict=True)]
         images = self.forward(points, supports, parts)
         squares = np.array([squared_norm(part) for part in parts])
         return squares, np.array([squared_norm(image) for image in images]) / self.n
 
-    def apart(self, before: Sequence[Point], after: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        squares, bends = np.empty(len(before)), np.empty(len(before))
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
+        squares, curvatures = np.empty(len(before)), np.empty(len(before))
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             columns = merged(old.columns, new.columns)
             squares[i] = squared_norm(new.on(columns) - old.on(columns))
-            bends[i] = squared_norm(new.rest - old.rest) / self.n
-        return squares, bends
+            curvatures[i] = squared_norm(new.rest - old.rest) / self.n
+        return squares, curvatures
 
-    def curvatures(self, points: Sequence[Point]) -> NDArray[np.float64]:
+    def curvatures(self, points: Sequence[Iterate]) -> Numbers:
         return np.full(len(points), self._curvature)
 
     @cached_property
@@ -137,7 +135,7 @@ class Linear(System):
         """The mean squared norm of a column."""
 
     @cached_property
-    def steepest(self) -> float:
+    def top_curvature(self) -> float:
         """σ₁(A*A)/n, by Lanczos' method."""
         return self._top_eigenvalue() / self.n
 
@@ -162,158 +160,175 @@ class Linear(System):
         return float(eigsh(operator, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0].real)
 
 
-class Matrix(Linear):
-    """An array or a sparse matrix: columns can be taken out, and fits are direct."""
+class Operator(Linear):
+    """Anything with products: fits by conjugate gradients on the normal equations."""
 
     def __init__(self, A: Any, y: Array, check: Callable[[], None]) -> None:
         super().__init__(A, y, check)
-        self.dense = isinstance(A, np.ndarray)
-        self.first = np.empty((0, 0, 0))  # A*y of every signal, once a run has started
-        self._kept: list[Kept] = []
-        if not self.dense:
-            self._columns = A.T.tocsr()
-        elif len(y) < TRANSPOSE:
-            self._kept = [Kept(A) for _ in y]
-        else:
-            self._columns = transposed(A)
-            self._products = [Products() for _ in y]
-        self._ahead = Lookahead(self)
+        self._scales: dict[int, float] = {}
 
-    def start(self) -> list[Point]:
-        points = super().start()
-        self.first = np.stack([point.slope for point in points]) * self.n
-        return points
-
-    def block(self, signal: int, columns: Columns) -> Block:
-        return self._kept[signal].block(columns) if self._kept else Block(self._columns[columns])
-
-    def forward(self, points: Sequence[Point], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
-        images = np.empty((len(xs), self.y.shape[1], self.n), self.dtype)
-        for image, point, columns, x in zip(images, points, supports, xs, strict=True):
-            if 4 * columns.size > self.d:  # most of A: not worth a copy of it
-                full = np.zeros((len(x), self.d), self.dtype)
-                full[:, columns] = x
-                image[:] = (self.A @ full.T).T
-            else:
-                image[:] = self.block(point.signal, columns).image(x)
-        return images
+    def forward(self, points: Sequence[Any], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
+        full = np.zeros((self.d, len(xs), self.y.shape[1]), self.dtype)
+        for i, (columns, x) in enumerate(zip(supports, xs, strict=True)):
+            full[columns, i] = x.T
+        self.products += full.shape[1] * full.shape[2]
+        image = self._checked("matvec", apply(self.A.matvec, self.A.matmat, full.reshape(self.d, -1)), self.n)
+        return np.ascontiguousarray(image.T).reshape(len(xs), -1, self.n)
 
     def adjoint(self, r: Array) -> Array:
-        flat = r.reshape(-1, self.n)
-        if self.dense:
-            with more_blas_threads(self.threads if len(flat) * self.A.size >= LARGE else 1):
-                image = (flat.conj() @ self.A).conj()
-        else:
-            image = np.ascontiguousarray((self.A.conj().T @ flat.T).T)
-        return image.reshape(*r.shape[:-1], self.d)
+        try:
+            image = apply(self.A.rmatvec, self.A.rmatmat, r.reshape(-1, self.n).T)
+        except NotImplementedError:
+            raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
+        return np.ascontiguousarray(self._checked("rmatvec", image, self.d).T).reshape(*r.shape[:-1], self.d)
+
+    def _checked(self, name: str, image: Array, length: int) -> Array:
+        """A product, if it is one of finite numbers of the kind that A says."""
+        if image.ndim != 2 or image.shape[0] != length:
+            raise ValueError(f"A's {name} must give {length} numbers for a vector, got shape {image.shape}")
+        if image.dtype.kind == "c" and self.dtype == np.float64:
+            raise ValueError(f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; say dtype=complex")
+        if not np.isfinite(image).all():
+            raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; mend the operator")
+        return image.astype(self.dtype, copy=False)
 
     def mean_square(self) -> float:
-        if not self.dense:
-            return squared_norm(self.A.data) / self.d
-        some = some_rows(self.A)  # all would cost a pass
-        return sum(map(squared_norm, some)) / self.d * (self.n / len(some))
+        """For random signs v, ‖Av‖²/d is right on average, and varies by √(2/n); a few columns are taken one by one."""
+        count = min(self.d, max(1, round(2.0 / (self.n * PRECISE**2))))
+        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(count, 1, self.d))
+        if count == self.d:
+            probes = np.eye(self.d)[:, np.newaxis] * np.sqrt(self.d)
+        every = [np.arange(self.d)] * count
+        return squared_norm(self.forward([None] * count, every, list(probes))) / (count * self.d)
 
     def gram_times(self, v: Array) -> Array:
-        return self.adjoint((self.A @ v)[np.newaxis, np.newaxis])[0, 0]
+        return self.A.rmatvec(self.A.matvec(v))
 
-    def slopes(self, points: Sequence[Point], one_by_one: bool = False) -> Array:
-        if one_by_one and len(self.y) == self.y.shape[1] == 1 and self._kept:
-            slope = self._ahead.slope(points[0])
-            if slope is not None:
-                return slope
-        return super().slopes(points)
-
-    def fit(self, points: Sequence[Point], supports: Sequence[Columns], share: float = 0.0) -> list[Point]:
-        self.check()
-        pairs = [(point.signal, columns) for point, columns in zip(points, supports, strict=True)]
-        groups = self._groups(pairs)
-        fitted: dict[int, Point] = {}
-        runs = ordered_map(lambda group: self._fit_group([pairs[i] for i in group]), groups)
-        for group, found in zip(groups, runs, strict=True):
-            fitted |= dict(zip(group, found, strict=True))
-        return [fitted[i] for i in range(len(pairs))]
-
-    def _groups(self, pairs: list[tuple[int, Columns]]) -> list[list[int]]:
-        """Which fits are done together: small ones on as many columns, some at a time."""
-        sizes: dict[int, list[int]] = {}
-        for i, (_, columns) in enumerate(pairs):
-            small = self.dense and not self._kept and 0 < columns.size**2 * self.n <= SMALL
-            sizes.setdefault(columns.size if small else -1 - i, []).append(i)
-        groups = []
-        for size, members in sizes.items():
-            step = max(1, TOGETHER // max(1, size * self.n))
-            groups += [members[start : start + step] for start in range(0, len(members), step)]
-        return groups
-
-    def _fit_group(self, pairs: list[tuple[int, Columns]]) -> list[Point]:
-        if len(pairs) == 1:
-            return [self._fit(*pairs[0])]
-        signals = np.array([signal for signal, _ in pairs])
-        supports = np.stack([columns for _, columns in pairs])
-        first = np.take_along_axis(self.first[signals], supports[:, np.newaxis], axis=2)
-        xs, rests, good = least_squares_together(self._columns, supports, self.y[signals], first)
+    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
+        """Conjugate gradients, all signals together, each until its derivatives on the support are a `share` of what
+        they were, or nothing but rounding."""
+        runs = self._begin(points, supports)
+        for _ in range(MOST_ROUNDS):
+            active = [run for run in runs if not run.done(share) and run.since < MOST_IDLE]
+            if not active:
+                break
+            self.check()
+            images = self.forward(active, [run.columns for run in active], [run.direction for run in active])
+            for run, image in zip(active, images, strict=True):
+                run.move(image)
+            gradients = self._seen(np.stack([run.rest for run in active]))
+            for run, gradient in zip(active, gradients, strict=True):
+                run.turn(gradient)
+        for run in runs:
+            change = self.unfinished.discard if run.finished() else self.unfinished.add
+            change(run.signal)
         return [
-            self.point(signal, columns, x, rest) if fine else self._fit(signal, columns)
-            for (signal, columns), x, rest, fine in zip(pairs, xs, rests, good, strict=True)
+            replace(self.point(run.signal, run.columns, run.x, run.rest), negative_gradient=run.negative_gradient)
+            for run in runs
         ]
 
-    def _fit(self, signal: int, columns: Columns) -> Point:
-        block = self.block(signal, columns)
-        known = self.dense and not self._kept
-        gram = self._products[signal].of(columns, block) if known else block.gram()
-        x, rest = least_squares(block, gram, self.y[signal], self.first[signal][:, columns])
-        return self.point(signal, columns, x, rest)
+    def _begin(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Rounds]:
+        """Start from a point's coefficients; where it had others too, its residual is computed anew."""
+        starts = list(points)
+        lost = [i for i, point in enumerate(points) if not find(supports[i], point.columns)[1].all()]
+        if lost:
+            for i, point in zip(lost, self.keep([points[i] for i in lost], [supports[i] for i in lost]), strict=True):
+                starts[i] = point
+        unseen = [i for i, point in enumerate(starts) if point.negative_gradient is None]
+        if unseen:
+            for i, gradient in zip(unseen, self._seen(np.stack([starts[i].rest for i in unseen])), strict=True):
+                starts[i] = replace(starts[i], negative_gradient=gradient)
+        return [
+            Rounds(point, columns, point.on(columns), RESOLUTION * self._scale(point))
+            for point, columns in zip(starts, supports, strict=True)
+        ]
+
+    def _scale(self, point: Iterate) -> float:
+        """The norm of A*y/n."""
+        if point.signal not in self._scales:
+            gradient = (
+                point.negative_gradient if not point.columns.size else self._seen(self.y[point.signal][np.newaxis])[0]
+            )
+            self._scales[point.signal] = math.sqrt(squared_norm(gradient))
+        return self._scales[point.signal]
 
 
-class Lookahead:
-    """Correlations without a pass over A, for one signal whose support grows column by column.
+class Rounds:
+    """Conjugate gradients for one signal: min ‖y − Ax‖ over x on a support, each output by itself."""
 
-    A*r = A*y − (A*A_T)x.  The products of a new column with all others cost a pass over A; those of `AHEAD` columns at
-    once hardly more.  So when a new one is wanted, those of the most promising others are computed along with it.
-    """
+    def __init__(self, start: Iterate, columns: Columns, x: Array, floor: float) -> None:
+        self.signal, self.columns, self.x, self.floor = start.signal, columns, x, floor
+        self.rest, self.negative_gradient = start.rest, start.negative_gradient
+        self.direction = self.negative_gradient[:, columns]
+        self.squares = self.first = row_squares(self.direction)
+        self.lowest, self.since, self.checked = float(self.squares.sum()), 0, False
+        self.highest = self.squares  # since they were lowest
 
-    def __init__(self, system: Matrix) -> None:
-        self.system = system
-        self.slot: dict[int, int] = {}
-        self.rows = np.empty((0, system.d), system.dtype)  # A*a/n for the columns a in the slots
-        self.score = np.empty(0)
+    def done(self, share: float) -> bool:
+        return bool((self.squares <= np.maximum(share**2 * self.first, self.floor**2)).all())
 
-    def slope(self, point: Point) -> Array | None:
-        """The slopes at a point; None if a pass is better."""
-        system = self.system
-        new = [j for j in point.columns.tolist() if j not in self.slot]
-        small = squared_norm(point.rest) < EXACT**2 * squared_norm(system.y)
-        if not point.columns.size or len(new) > 1 or small or point.columns.size > system.n // 4:
-            return None
-        if new:
-            self._compute(new)
-        x = np.zeros(len(self.rows), system.dtype)
-        x[[self.slot[j] for j in point.columns.tolist()]] = point.x[0]
-        slope = system.first[0, 0] / system.n - x @ self.rows
-        self.score = np.abs(slope)
-        return slope[np.newaxis, np.newaxis]
+    def finished(self) -> bool:
+        """Whether what is left is little, if perhaps not as little as was wanted.
 
-    def _compute(self, new: list[int]) -> None:
-        system = self.system
-        score = self.score.copy() if self.score.size else np.abs(system.first[0, 0])
-        score[[*self.slot, *new]] = 0.0
-        [others] = top(score[np.newaxis], AHEAD - len(new))
-        wanted = np.concatenate([new, others[score[others] > 0.0]]).astype(np.int64)
-        system.check()
-        system.products += wanted.size
-        with more_blas_threads(system.threads):
-            more = (np.take(system.A, wanted, axis=1).T.conj() @ system.A).conj() / system.n
-        self.slot |= dict(zip(wanted.tolist(), range(len(self.rows), len(self.rows) + wanted.size), strict=True))
-        self.rows = np.concatenate([self.rows, more])
+        Where rounding keeps the derivatives from falling they rise and fall by orders of magnitude: that they are small
+        in one round means nothing.
+        """
+        left = self.highest if self.since >= MOST_IDLE else self.squares
+        enough = np.maximum(FINISHED**2 * self.first, (0.01 * FINISHED / RESOLUTION * self.floor) ** 2)
+        return bool((left <= enough).all())
+
+    def move(self, image: Array) -> None:
+        """Move to the lowest residual along the direction, of which this is the image."""
+        if not self.checked:
+            self._check_adjoint(image)
+        curvatures = row_squares(image) / image.shape[1]
+        far = np.divide(self.squares, curvatures, out=np.zeros_like(curvatures), where=curvatures > 0.0)[:, np.newaxis]
+        self.x = self.x + far * self.direction
+        self.rest = self.rest - far * image
+
+    def turn(self, gradient: Array) -> None:
+        """The next direction, conjugate to those before it."""
+        self.negative_gradient, part = gradient, gradient[:, self.columns]
+        squares = row_squares(part)
+        ratio = np.divide(squares, self.squares, out=np.zeros_like(squares), where=self.squares > 0.0)
+        self.direction = part + ratio[:, np.newaxis] * self.direction
+        self.squares = squares
+        total = float(squares.sum())
+        self.since = 0 if total < 0.25 * self.lowest else self.since + 1
+        self.highest = np.maximum(self.highest, squares)
+        if self.since == 0:
+            self.lowest, self.highest = total, squares
+
+    def _check_adjoint(self, image: Array) -> None:
+        """In the first round, where the direction is −∇F, ⟨r, Av⟩ = ⟨A*r, v⟩ costs no product to test."""
+        self.checked = True
+        n = image.shape[1]
+        products = np.einsum("ij,ij->i", self.rest, image.conj()).real
+        sizes = np.sqrt(row_squares(self.rest) * row_squares(image))
+        if (np.abs(products - n * self.squares) > ADJOINT * sizes).any():
+            raise ValueError(
+                "A's rmatvec is not the adjoint of its matvec; mend it (conjugate and transpose, with the same scale), "
+                "check_adjoint=True tests it"
+            )
 
 
+def apply(one: Callable[[Array], Array], many: Callable[[Array], Array], x: Array) -> Array:
+    """An operator's product; the one for a single column is faster where the operator has no other."""
+    return one(x[:, 0])[:, np.newaxis] if x.shape[1] == 1 else many(x)
+
+
+def row_squares(x: Array) -> Numbers:
+    return np.einsum("ij,ij->i", x, x.conj()).real
+
+
+# --- matrices and vectors --------------------------------------------------------------------------------------------
 def some_rows(A: Any) -> Any:
-    """Rows all over a matrix, a few hundred."""
+    """A few hundred rows, evenly spaced."""
     return A[:: max(1, A.shape[0] // SAMPLE)]
 
 
 def explain_infinite(A: Any) -> str:
-    """Why A*y is not finite; an operator has said so by itself."""
+    """Why A*y is not finite; of a matrix, since products of operators are checked."""
     if isinstance(A, np.ndarray):
         bad = np.argwhere(~np.isfinite(A))
     else:
@@ -324,8 +339,8 @@ def explain_infinite(A: Any) -> str:
     return f"A must be finite, got {A[i, j]} at row {i}, column {j}; remove or impute it first"
 
 
-def column_norms(A: Any) -> NDArray[np.float64]:
-    """Of an array or a sparse matrix."""
+def column_norms(A: Any) -> Numbers:
+    """The norms of the columns of an array or a sparse matrix."""
     if isinstance(A, np.ndarray):
         return np.sqrt(np.einsum("ij,ij->j", A, A.conj()).real)
     with np.errstate(over="ignore"):

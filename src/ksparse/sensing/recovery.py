@@ -2,68 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .._progress import progress
 from .._threads import one_blas_thread
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number
-from ..result import Progress, Result, Status
+from ..engine import loop
+from ..engine.loop import BLOW_UP, PATIENCE, Clock
+from ..result import Progress, Record, Result, Status
 from ..solvers import SOLVERS
-from ..solvers._pursuit import Point, Steps
-from ..solvers._run import Clock, Solver, ask, history_of
-from . import auto, convex
-from ._measurements import Measurements
+from ..solvers.base import Solver
+from ..solvers.pursuit import Course, Iterate, Steps
+from . import convex
+from .auto import AutoSearch, most
 from .linear import Linear
-from .operator_system import Operator
-from .pursue import Watch, as_matrix, pursue, summary
+from .measurements import REACHED, Measurements, Recovery, SignalRun, summary
 
-PLENTY = 1e100  # where y is about one: as good as infinite, but its square is a number
-GOAL = 1e-10  # of ‖y‖: a residual below it is rounding
 ALGORITHMS = ("auto", *(name for name in SOLVERS if name != "exchange"), *convex.PROGRAMS)
-
-
-@dataclass(frozen=True, eq=False)
-class Recovery(Result):
-    """The outcome of `recover`: a `Result` that knows more.
-
-    Attributes
-    ----------
-    x : array of shape (d,), of several right-hand sides (d, p); complex if A or y is
-        The best point that a run met; `history` is that of its steps.
-    support : array of int; of several right-hand sides a list of them, unless they share one
-    objective : float or array of shape (p,)
-        ‖y − Ax‖²/(2n).
-    residual : float or array of shape (p,)
-        ‖y − Ax‖.
-    products : int
-        How many vectors all of A or its adjoint was applied to; of a matrix, whose columns can be taken out, that is
-        about the number of passes over it.  0 if the algorithm does not count.
-    algorithm : str
-    statuses : list of Status
-        How the run of each right-hand side ended; ``status`` sums them up.
-    """
-
-    residual: Any = math.nan
-    products: int = 0
-    algorithm: str = ""
-    statuses: tuple[Status, ...] = ()
-
-    def __repr__(self) -> str:
-        shape = "x".join(map(str, self.x.shape))
-        size = self.support.size if isinstance(self.support, np.ndarray) else [s.size for s in self.support]
-        sizes = f"{min(size)} to {max(size)}" if isinstance(size, list) else str(size)
-        worst = float(np.max(self.residual))
-        return (
-            f"Recovery({self.algorithm}, {self.status.explain()}; x {shape}, {sizes} non-zeros, residual {worst:.3g}, "
-            f"{self.products} products)"
-        )
 
 
 def recover(
@@ -166,26 +126,67 @@ def recover(
     clock = Clock(max_time, 1)
     given = given.with_even_columns() if name == "auto" else given
     system = given.system(clock.check)
-    noise, residual = (None if value is None else min(value / given.unit, PLENTY) for value in (noise, residual))
     with progress(verbose, callback) as tell, one_blas_thread():
-        watch = Watch(clock, _teller(tell, given, system, clock), _goals(given, system, noise, residual))
-        if isinstance(algorithm, str):
-            energy = noise**2 * given.entries / given.n if noise else None  # of a row
-            points, ends = auto.search(system, k, energy, watch)
+        task: SignalRun
+        if isinstance(algorithm, Steps):
+            task = PursuitRun(given, system, name, noise, residual, algorithm, k)
         else:
-            points, ends = pursue(algorithm, system, k, watch)
-    for i in system.unfinished:
-        if ends[i] == "converged" and not watch.reached(points[i]):
-            message = (
-                "conjugate gradients gave up on the fit: columns of A of very different norms, or nearly dependent"
-            )
-            ends[i] = Status("stalled", message, "scale A's columns, or give A as an array")
-    if residual is not None:
-        for i, end in enumerate(ends):
-            if end == "converged" and not watch.reached(points[i]):
-                message = f"{end.message}, but the residual is above what was asked for"
-                ends[i] = Status("stalled", message, "allow a larger k or residual, or try algorithm='auto'")
-    return _recovery(given, system, points, ends, watch, name)
+            task = AutoSearch(given, system, noise, residual, k)
+        result = loop.run(task, clock, tell)
+    assert isinstance(result, Recovery)
+    return result
+
+
+class PursuitRun(SignalRun):
+    """A pursuit: steps of all signals together, each until it has converged."""
+
+    def __init__(
+        self,
+        given: Measurements,
+        system: Linear,
+        name: str,
+        noise: float | None,
+        residual: float | None,
+        pursuit: Steps,
+        k: int,
+    ) -> None:
+        super().__init__(given, system, name, noise, residual)
+        self.pursuit, self.k, self.limit = pursuit, k, pursuit.limit
+        self.courses = [Course(point, point.misfit) for point in self.now]
+
+    def stages(self, state: Any) -> Iterator[Record]:
+        self.ends = [REACHED if self.reached(point) else None for point in self.now]
+        yield self.record(0)
+        stage = 0
+        while active := [i for i, end in enumerate(self.ends) if end is None]:
+            self.system.check()
+            stage, changes = stage + 1, 0
+            moved = self.pursuit.advance(self.system, self.k, [self.now[i] for i in active])
+            for i, point in zip(active, moved, strict=True):
+                before, self.now[i] = self.now[i], point
+                changes += point.entered(before)
+                end = self.courses[i].take(self.pursuit, before, point)
+                self.best[i] = self.courses[i].best
+                self.ends[i] = self._end(end, point, stage)
+            yield self.record(changes)
+
+    def _end(self, end: str | None, point: Iterate, stage: int) -> Status | None:
+        """How the run of a signal ended with this point, from what its course says."""
+        if not point.misfit <= BLOW_UP * self.courses[point.signal].first:
+            remedy = "use 'niht' or 'auto', which choose their steps"
+            return Status("diverged", f"the residual grew in stage {stage}", remedy)
+        if self.reached(point):
+            return REACHED
+        if end == "converged":
+            return Status(end, f"stage {stage} left the support as it was")
+        if end == "stalled":
+            message = f"no stage of the last {PATIENCE} made the residual smaller"
+            return Status(end, message, "try algorithm='auto', or a larger k")
+        return None
+
+    def exhausted(self) -> Status:
+        remedy = "allow more iterations, or a larger tol"
+        return Status("stage limit", f"all {self.limit} stages done", remedy)
 
 
 def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
@@ -214,50 +215,9 @@ def _warn_if_too_large(k: int, n: int, d: int, name: str) -> None:
         return
     why = f"k = {k} is not below the number of measurements, {n}: any {n} columns fit y exactly"
     remedy = (
-        f"non-zeros are looked for up to {auto.most(k, n, d)}"
-        if name == "auto"
-        else "give a smaller k, or measure more"
+        f"non-zeros are looked for up to {most(k, n, d)}" if name == "auto" else "give a smaller k, or measure more"
     )
     warnings.warn(f"{why}; {remedy}", UserWarning, stacklevel=3)
-
-
-def _goals(given: Measurements, system: Linear, noise: float | None, residual: float | None) -> NDArray[np.float64]:
-    """The misfit at which each signal is done."""
-    size = given.entries
-    norms = np.linalg.norm(system.y.reshape(len(system.y), -1), axis=1)
-    target = np.maximum(GOAL * norms, residual or 0.0)
-    if noise:  # what Gaussian noise stays below with high probability (Cai & Wang, 2011)
-        target = np.maximum(target, noise * math.sqrt(size + 2.0 * math.sqrt(size * math.log(size))))
-    return 0.5 * target**2 / system.n
-
-
-def _teller(tell: Callable[[Any], Any] | None, given: Measurements, system: Linear, clock: Clock) -> Any:
-    """What calls the callback after a stage."""
-    if tell is None:
-        return None
-
-    def after(stage: int, points: list[Point], misfit: float, changes: int) -> Status | None:
-        x = given.signals(as_matrix(points, given.d, system.dtype))
-        chosen = np.flatnonzero(x if x.ndim == 1 else np.abs(x).max(axis=1))
-        objective = given.misfit(misfit)
-        return ask(tell, Progress(stage, objective, x, 0.0, chosen, system.products, clock.seconds, math.nan, changes))
-
-    return after
-
-
-def _recovery(
-    given: Measurements, system: Linear, points: list[Point], ends: list[Status], watch: Watch, name: str
-) -> Recovery:
-    if isinstance(system, Operator):  # conjugate gradients update the residual step by step, and rounding adds up
-        points = system.keep(points, [point.columns for point in points])
-    x = given.signals(as_matrix(points, given.d, system.dtype))
-    residuals = given.residuals([point.rest for point in points])
-    history = history_of(watch.records)
-    history = history._replace(objective=given.misfit(history.objective))
-    return Recovery(
-        x, 0.0, given.supports(x), given.objective(residuals), summary(ends), len(watch.records) - 1, history, None,
-        None, residuals, system.products, name, tuple(ends),
-    )  # fmt: skip
 
 
 def _one_by_one(
@@ -281,9 +241,7 @@ def _one_by_one(
             if not y.any():
                 found.append(convex.zero(given.d))
             elif name in convex.PROGRAMS:
-                found.append(
-                    convex.solve(name, given.A, y, k, None if noise is None else min(noise / given.unit, PLENTY))
-                )
+                found.append(convex.solve(name, given.A, y, k, given.scaled(noise)))
             else:
                 found.append(
                     minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)

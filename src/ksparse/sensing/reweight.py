@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from ..solvers._pursuit import Columns, Point, magnitudes, top
-from .columns import Array
-from .linear import Matrix, squared_norm
+from ..solvers.pursuit import Array, Columns, Iterate, Numbers, magnitudes, top
+from .linear import squared_norm
+from .matrix_system import Matrix
 
 # Chosen at d = 256 and 1024 where about 9 of 10 signals are found (K = 16 and 26, Gaussian and ±1 amplitudes).
 STEPS = 80  # hardly any signal is found later; 40 are too few for d = 16n
@@ -39,7 +38,7 @@ def affordable(system: Matrix) -> bool:
     return system.n**2 * system.d * (4 if system.dtype == np.complex128 else 1) <= MOST_WORK
 
 
-def reweight(system: Matrix, start: Point, k: int, exact: Callable[[Point], bool]) -> tuple[Point, int]:
+def reweight(system: Matrix, start: Iterate, k: int, exact: Callable[[Iterate], bool]) -> tuple[Iterate, int]:
     """The first fit that is `exact`, or the one on the largest coefficients in the end; and the products it took."""
     A = np.asarray(system.A if isinstance(system.A, np.ndarray) else system.A.toarray(), system.dtype)
     y = system.y[start.signal].T
@@ -67,9 +66,7 @@ def reweight(system: Matrix, start: Point, k: int, exact: Callable[[Point], bool
     return point, 2 * system.n * (step + 1)
 
 
-def _posterior(
-    A: Array, y: Array, variance: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+def _posterior(A: Array, y: Array, variance: Numbers) -> tuple[Numbers, Numbers] | None:
     """The size of every coefficient's mean, and by which factor its variance changes; None if A has lost rank."""
     potrf, trtrs = get_lapack_funcs(("potrf", "trtrs"), (A,))
     root = np.sqrt(variance)
@@ -88,6 +85,6 @@ def _posterior(
     return root * mean, change
 
 
-def _largest(size: NDArray[np.float64], count: int, small: float) -> Columns:
+def _largest(size: Numbers, count: int, small: float) -> Columns:
     [columns] = top(size[np.newaxis], count)
     return columns[size[columns] > small * size.max()]

@@ -1,7 +1,10 @@
-"""Solvers: one file an algorithm, kernel beneath class.  ``SOLVERS`` names all that `minimize` can run.
+"""Solvers: one file per algorithm, and `exchange/` for the search.  ``SOLVERS`` names all that `minimize` can run.
 
-`joint` is loaded when it is asked for, so that others do not wait for it.
+`base.py` is what all share, `pursuit.py` what pursuits share, `descent.py` what methods with full gradients share,
+`settings.py` their settings and step sizes.  The loop around them is `ksparse.engine`.
 """
+
+from typing import Any
 
 from .cosamp import CoSaMP
 from .exchange import Exchange
@@ -19,7 +22,7 @@ from .romp import ROMP
 from .sp import SubspacePursuit
 from .stoiht import StoIHT
 
-SOLVERS = {
+SOLVERS: dict[str, type[Any]] = {
     "ht-svrg": HTSVRG,
     "ht-saga": HTSAGA,
     "stoiht": StoIHT,

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, newton_steps, top
+from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GraHTP(Pursuit):
     def __post_init__(self) -> None:
         check_fields(self, steps=("auto",))
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
-        slopes = system.slopes(points)
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
+        gradients = system.negative_gradients(points)
         steps = newton_steps(system, points) if self.step == "auto" else np.full(len(points), self.step)
-        return system.fit(points, top(magnitudes(gradient_point(points, slopes, steps)), k))
+        return system.fit(points, top(magnitudes(gradient_point(points, gradients, steps)), k))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, magnitudes, top, union
+from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class GraSP(Pursuit):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         count = max(1, min(self.select * k, system.room - k))
-        wide = system.fit(points, union(points, top(magnitudes(system.slopes(points)), count)))
+        wide = system.fit(points, union(points, top(magnitudes(system.negative_gradients(points)), count)))
         supports = [point.largest(k) for point in wide]
         return system.fit(wide, supports) if self.refit else system.keep(wide, supports)

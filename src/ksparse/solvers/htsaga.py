@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from .._jit import inner, kernel
 from ..design import Stage
 from ..design.kernels import add_row, add_rows
+from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from ._fields import check_fields
 from ._look import begin, find_top, look, survey
-from ._run import Clock, Overflow, Snapshot
 from ._screen import (
     DRIFT,
     LOOKS,
@@ -36,11 +35,12 @@ from ._screen import (
     push,
     reset_tally,
 )
-from ._stepsize import StepControl, divergence_advice, stochastic_step
+from .base import Snapshot, Solver
+from .settings import StepControl, check_fields, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
-class HTSAGA:
+class HTSAGA(Solver):
     r"""Hard-thresholded SAGA.
 
     With a table of the gradients seen last, :math:`\nabla f_i(\phi_i)`, each step draws j and takes
@@ -97,7 +97,9 @@ class HTSAGA:
     def limit(self) -> int:
         return self.epochs
 
-    def iterate(self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock) -> Iterator[Record]:
+    def iterate(
+        self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
+    ) -> Iterator[Record]:
         n = problem.n
         if not problem.design.in_memory:
             raise ValueError(

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from ._fields import check_fields
-from ._run import Clock, Overflow, Snapshot
 from ._screen import LOOKS, SWAPS, forget_rows, make_screen
 from ._steps import stage_steps
-from ._stepsize import StepControl, divergence_advice, stochastic_step
+from .base import Snapshot, Solver
+from .settings import StepControl, check_fields, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
-class HTSVRG:
+class HTSVRG(Solver):
     r"""Hard-thresholded SVRG.
 
     Each stage takes the full gradient at a snapshot, :math:`\tilde\mu = \nabla F(\tilde x)`, and from
@@ -88,12 +88,7 @@ class HTSVRG:
         return self.stages
 
     def iterate(
-        self,
-        problem: Problem,
-        slots: Slots,
-        rng: np.random.Generator,
-        clock: Clock,
-        state: dict[str, Any] | None = None,
+        self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
     ) -> Iterator[Record]:
         if state is None:
             k = slots.x.size - problem.n_kept

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ..problem import Problem, Slots
-from ..result import Record
-from ._fields import check_fields
-from ._pursuit import Point, Steps, System
-from ._run import Clock
-from ._stepsize import divergence_advice
-from .pgd import fixed_descent, fixed_step
+from ..problem import Problem
+from .descent import GradientSteps
+from .pursuit import Array, GradientSystem, Iterate, Numbers
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
-class IHT(Steps):
+class IHT(GradientSteps):
     r"""Iterative hard thresholding.
 
     .. math:: x^{t+1} = H_k\bigl(x^t + A^\top (y - A x^t)\bigr)
@@ -28,10 +25,13 @@ class IHT(Steps):
 
     Parameters
     ----------
-    iterations : int
-        At most so many.
-    tol, stop_on_divergence
-        As in `HTSVRG`.
+    iterations : int, default=1000
+        The largest number of iterations.
+    tol : float, default=1e-6
+        Stop when an iteration changes F by less than tol·max(\|F\|, min(1, F at zero)) and the support not at all, and
+        the gradient on the support predicts little further decrease; 0 runs all iterations.
+    stop_on_divergence : bool, default=True
+        Stop once the objective is a hundred times that of the start; False continues while the numbers are finite.
 
     References
     ----------
@@ -51,6 +51,7 @@ class IHT(Steps):
     tol: float = 1e-6
     stop_on_divergence: bool = True
 
+    adaptive: ClassVar[bool] = False
     remedies: ClassVar[dict[str, str]] = {
         "stalled": "use PGD, which chooses its step",
         "stage limit": "allow more iterations, or a larger tol",
@@ -59,23 +60,9 @@ class IHT(Steps):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    @property
-    def limit(self) -> int:
-        return self.iterations
-
-    def iterate(
-        self,
-        problem: Problem,
-        slots: Slots,
-        rng: np.random.Generator,
-        clock: Clock,
-        state: dict[str, Any] | None = None,
-    ) -> Iterator[Record]:
-        return fixed_descent(problem, slots, clock, float(problem.n), state)
-
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
-        return fixed_step(system, k, points, float(system.n))
+    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+        return np.full(len(points), float(system.n))
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        message, _ = divergence_advice(problem, k, step)
+        message, _ = super().explain_divergence(problem, k, step)
         return message, "scale A (rows of variance 1/n), or use PGD, which chooses its step"

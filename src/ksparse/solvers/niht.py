@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, backtrack, magnitudes, steepest_steps, top
+from .descent import backtrack
+from .pursuit import Iterate, Pursuit, System, magnitudes, steepest_steps, top
+from .settings import check_fields
 
 MARGIN = 0.01  # c of the paper: a step that changes the support is at most (1 − c)‖Δx‖²/‖AΔx‖²
 
@@ -52,15 +53,15 @@ class NIHT(Pursuit):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
-        slopes = system.slopes(points)
-        first = top(magnitudes(slopes), k)
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
+        gradients = system.negative_gradients(points)
+        first = top(magnitudes(gradients), k)
         supports = [point.columns if point.columns.size else most for point, most in zip(points, first, strict=True)]
-        steps = steepest_steps(system, points, slopes, supports)
+        steps = steepest_steps(system, points, gradients, supports)
         if not steps.all():  # flat on the support, which is a minimum: a step that is short everywhere
-            steps[steps == 0.0] = 1.0 / max(system.steepest, 1e-300)
+            steps[steps == 0.0] = 1.0 / max(system.top_curvature, 1e-300)
 
-        def accept(old: Point, new: Point, eta: float, square: float, bend: float) -> bool:
-            return np.array_equal(old.columns, new.columns) or eta * bend <= (1.0 - MARGIN) * square
+        def accept(old: Iterate, new: Iterate, eta: float, square: float, curvature: float) -> bool:
+            return np.array_equal(old.columns, new.columns) or eta * curvature <= (1.0 - MARGIN) * square
 
-        return backtrack(system, k, points, slopes, steps, accept)
+        return backtrack(system, k, points, gradients, steps, accept)[0]

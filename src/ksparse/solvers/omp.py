@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, magnitudes, union
+from .pursuit import Iterate, Pursuit, System, magnitudes, union
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class OMP(Pursuit):
     def limit(self) -> int:
         return 2**62  # it ends by itself, with k columns
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         growing = [i for i, point in enumerate(points) if point.columns.size < min(k, system.room)]
         if not growing:
             return points
         some = [points[i] for i in growing]
-        scores = magnitudes(system.slopes(some, one_by_one=True))
+        scores = magnitudes(system.negative_gradients(some, one_by_one=True))
         for score, point in zip(scores, some, strict=True):
             score[point.columns] = 0.0  # of a fit they are zero but for rounding
         grown = system.fit(some, union(some, [np.array([j]) for j in np.argmax(scores, axis=1)]))

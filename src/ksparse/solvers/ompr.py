@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, gradient_point, magnitudes, newton_steps, top, union
+from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top, union
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class OMPR(Pursuit):
     def __post_init__(self) -> None:
         check_fields(self, steps=("auto",))
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
-        slopes = system.slopes(points)
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
+        gradients = system.negative_gradients(points)
         short = [point.columns.size < min(k, system.room) for point in points]
         if any(short):  # the first support: the k largest correlations
-            return system.fit(points, top(magnitudes(slopes), min(k, system.room)))
-        outside = magnitudes(slopes)
+            return system.fit(points, top(magnitudes(gradients), min(k, system.room)))
+        outside = magnitudes(gradients)
         for score, point in zip(outside, points, strict=True):
             score[point.columns] = -1.0
         more = top(outside, min(self.exchange, system.d - k))
         steps = newton_steps(system, points) if self.step == "auto" else np.full(len(points), self.step)
-        z = magnitudes(gradient_point(points, slopes, steps))
+        z = magnitudes(gradient_point(points, gradients, steps))
         supports = []
         for joined, score in zip(union(points, more), z, strict=True):
             [chosen] = top(score[np.newaxis, joined], k)

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ._fields import check_fields
-from ._pursuit import Columns, Point, Pursuit, System, magnitudes, remember, top, union
+from .pursuit import Columns, Iterate, Pursuit, System, magnitudes, remember, top, union
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class ROMP(Pursuit):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         wide = [point if point.memory is None else point.memory for point in points]  # the support so far
         growing = [i for i, point in enumerate(wide) if point.columns.size < min(2 * k, system.room)]
         if not growing:
             return points
         some = [wide[i] for i in growing]
-        scores = magnitudes(system.slopes(some))
+        scores = magnitudes(system.negative_gradients(some))
         for score, point in zip(scores, some, strict=True):
             score[point.columns] = 0.0
         more = [
@@ -68,7 +68,7 @@ class ROMP(Pursuit):
                 points[i] = point
         return points
 
-    def settled(self, before: Point, after: Point, first: float) -> bool:
+    def settled(self, before: Iterate, after: Iterate, first: float) -> bool:
         return before is after  # the same k columns may be the largest of a support that still grows
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._fields import check_fields
-from ._pursuit import Point, Pursuit, System, better, magnitudes, top, union
+from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
+from .settings import check_fields
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class SubspacePursuit(Pursuit):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def advance(self, system: System, k: int, points: list[Point]) -> list[Point]:
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         return exchange(system, k, points)
 
 
-def exchange(system: System, k: int, points: list[Point], share: float = 0.0) -> list[Point]:
-    """One step, where it makes the misfit smaller; `share` is how much of their slopes fits may leave."""
+def exchange(system: System, k: int, points: list[Iterate], share: float = 0.0) -> list[Iterate]:
+    """One step, where it makes the misfit smaller; `share` is the part of the derivatives that fits may leave."""
     # the first time there is nothing to exchange: the k largest correlations
     count = max(1, min(k, system.room - k))
-    more = top(magnitudes(system.slopes(points)), k if not any(p.columns.size for p in points) else count)
+    more = top(magnitudes(system.negative_gradients(points)), k if not any(p.columns.size for p in points) else count)
     wide = system.fit(points, union(points, more), share)
     large = [i for i, point in enumerate(wide) if point.columns.size > k]
     if large:
         narrow = system.fit([wide[i] for i in large], [wide[i].largest(k) for i in large], share)
         for i, point in zip(large, narrow, strict=True):
             wide[i] = point
-    return better(points, wide)
+    return [new if new.misfit < old.misfit else old for old, new in zip(points, wide, strict=True)]

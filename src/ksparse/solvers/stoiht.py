@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from ..engine.loop import Clock, State
 from ..problem import Problem, Slots
 from ..result import Record
-from ._fields import check_fields
-from ._run import Clock
 from ._screen import LOOKS, SWAPS, make_screen
 from ._steps import stage_steps
-from ._stepsize import divergence_advice, stochastic_step
+from .base import Solver
+from .settings import check_fields, divergence_advice, stochastic_step
 
 
 @dataclass(frozen=True)
-class StoIHT:
+class StoIHT(Solver):
     r"""Stochastic iterative hard thresholding.
 
     .. math:: x^t = H_k\Bigl(x^{t-1} - \eta\, \frac1B \sum_{i \in B_t} \nabla f_i(x^{t-1})\Bigr)
@@ -72,12 +72,7 @@ class StoIHT:
         return self.epochs
 
     def iterate(
-        self,
-        problem: Problem,
-        slots: Slots,
-        rng: np.random.Generator,
-        clock: Clock,
-        state: dict[str, Any] | None = None,
+        self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
     ) -> Iterator[Record]:
         k = slots.x.size - problem.n_kept
         screen = make_screen(problem, slots.x.size, self.batch_size)

@@ -1,8 +1,9 @@
-"""What `recover` was given: A and y, checked, and the way back from points to signals."""
+"""What `recover` was given (A and y, checked), a run on it, and the way back from points to signals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +14,18 @@ from scipy.sparse.linalg import LinearOperator
 
 from .._validate import as_real, check_count
 from ..design.matrix import canonical
-from .linear import Linear, Matrix, column_norms, some_rows, squared_norm
-from .operator_system import Operator
+from ..engine.loop import Task, Trace
+from ..result import Record, Result, Status
+from ..solvers.pursuit import Array, Iterate, Numbers
+from .linear import Linear, Operator, column_norms, some_rows, squared_norm
+from .matrix_system import Matrix
 
-Array = NDArray[Any]
 OTHERS = "use 'auto', 'htp', 'cosamp' or 'sp'"
 UNEVEN = 2.0  # norms of columns that differ by more than this factor
 ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no rounding
+GOAL = 1e-10  # of ‖y‖: a residual below it is rounding
+PLENTY = 1e100  # where y is about one: as good as infinite, but its square is a number
+REACHED = Status("converged", "the residual reached the requested tolerance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,10 @@ class Measurements:
         kind = Operator if isinstance(self.A, LinearOperator) else Matrix
         return kind(self.A, parts, check)
 
+    def scaled(self, size: float | None) -> float | None:
+        """A size in the units of y as one of the scaled system."""
+        return None if size is None else min(size / self.unit, PLENTY)
+
     def misfit(self, value: Any) -> Any:
         """A misfit of the scaled system as one of y."""
         with np.errstate(over="ignore"):
@@ -97,7 +107,7 @@ class Measurements:
         """How many numbers of y one support explains."""
         return self.n * (self.y.shape[1] if self.joint else 1)
 
-    # --- the way back --------------------------------------------------------------------------------------------
+    # --- from points to signals ----------------------------------------------------------------------------------
     def signals(self, x: Array) -> Array:
         """From (d, signals·outputs) to what the user calls x."""
         if self.split:
@@ -156,6 +166,132 @@ class Measurements:
             )
 
 
+# --- a run -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Recovery(Result):
+    """The outcome of `recover`: a `Result` that knows more.
+
+    Attributes
+    ----------
+    x : array of shape (d,), of several right-hand sides (d, p); complex if A or y is
+        The best point that a run met; `history` is that of its steps.
+    support : array of int; of several right-hand sides a list of them, unless they share one
+    objective : float or array of shape (p,)
+        ‖y − Ax‖²/(2n).
+    residual : float or array of shape (p,)
+        ‖y − Ax‖.
+    products : int
+        How many vectors all of A or its adjoint was applied to; of a matrix, whose columns can be taken out, that is
+        about the number of passes over it.  0 if the algorithm does not count.
+    algorithm : str
+    statuses : list of Status
+        How the run of each right-hand side ended; ``status`` sums them up.
+    """
+
+    residual: Any = math.nan
+    products: int = 0
+    algorithm: str = ""
+    statuses: tuple[Status, ...] = ()
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.x.shape))
+        size = self.support.size if isinstance(self.support, np.ndarray) else [s.size for s in self.support]
+        sizes = f"{min(size)} to {max(size)}" if isinstance(size, list) else str(size)
+        worst = float(np.max(self.residual))
+        return (
+            f"Recovery({self.algorithm}, {self.status.explain()}; x {shape}, {sizes} non-zeros, residual {worst:.3g}, "
+            f"{self.products} products)"
+        )
+
+
+class SignalRun(Task):
+    """The run of an algorithm on all signals in the loop: each has an iterate of its own, and an end."""
+
+    def __init__(
+        self, given: Measurements, system: Linear, name: str, noise: float | None, residual: float | None
+    ) -> None:
+        self.given, self.system, self.name = given, system, name
+        self.noise, self.residual = given.scaled(noise), given.scaled(residual)
+        self.now = self.system.start()  # what the callback is shown
+        self.best = list(self.now)
+        self.ends: list[Status | None] = [None] * len(self.now)
+        self.goals = self._goals()
+        self._counted = 0  # products in the records so far
+
+    def _goals(self) -> Numbers:
+        """The misfit at which each signal is done."""
+        size, y = self.given.entries, self.system.y
+        target = np.maximum(GOAL * np.linalg.norm(y.reshape(len(y), -1), axis=1), self.residual or 0.0)
+        if self.noise:  # what Gaussian noise stays below with high probability (Cai & Wang, 2011)
+            target = np.maximum(target, self.noise * math.sqrt(size + 2.0 * math.sqrt(size * math.log(size))))
+        return 0.5 * target**2 / self.system.n
+
+    def reached(self, point: Iterate) -> bool:
+        """Whether the misfit is as small as was asked for."""
+        return bool(point.misfit <= self.goals[point.signal])
+
+    def record(self, changes: int) -> Record:
+        """The record of a stage, in which so many columns entered."""
+        objective = self.given.misfit(float(np.mean([point.misfit for point in self.now])))
+        products, self._counted = self.system.products - self._counted, self.system.products
+        return Record(objective, products, changes, 0.0, math.nan, math.nan)
+
+    def take(self, record: Record, stage: int) -> Status | None:
+        return None  # every signal diverges by itself
+
+    def shown(self) -> tuple[Array, float, NDArray[np.intp]]:
+        x = self._signals(self.now)
+        return x, 0.0, np.flatnonzero(x if x.ndim == 1 else np.abs(x).max(axis=1))
+
+    def _signals(self, points: Sequence[Iterate]) -> Array:
+        x = np.zeros((self.given.d, len(points), len(points[0].x)), self.system.dtype)
+        for i, point in enumerate(points):
+            x[point.columns, i] = point.x.T
+        return self.given.signals(x.reshape(self.given.d, -1))
+
+    def finished(self, rest: Status) -> list[Status]:
+        """How the run of each signal ended; `rest` is the status of those that were still running."""
+        ends = [rest if end is None else end for end in self.ends]
+        for i in self.system.unfinished:
+            if ends[i] == "converged" and not self.reached(self.best[i]):
+                message = (
+                    "conjugate gradients gave up on the fit: columns of A of very different norms, or nearly dependent"
+                )
+                ends[i] = Status("stalled", message, "scale A's columns, or give A as an array")
+        for i, end in enumerate(ends):
+            if self.residual is not None and end == "converged" and not self.reached(self.best[i]):
+                message = f"{end.message}, but the residual is above what was asked for"
+                ends[i] = Status("stalled", message, "allow a larger k or residual, or try algorithm='auto'")
+        return ends
+
+    def result(self, status: Status, trace: Trace) -> Recovery:
+        given, system, ends = self.given, self.system, self.finished(status)
+        points = self.best
+        if isinstance(system, Operator):  # conjugate gradients update the residual step by step, and rounding adds up
+            points = system.keep(points, [point.columns for point in points])
+        x = self._signals(points)
+        residuals = given.residuals([point.rest for point in points])
+        return Recovery(
+            x, 0.0, given.supports(x), given.objective(residuals), summary(ends), trace.stages, trace.history(), None,
+            None, residuals, system.products, self.name, tuple(ends),
+        )  # fmt: skip
+
+
+def summary(ends: Sequence[Status]) -> Status:
+    """One status for several signals: the commonest of those that are not "converged", if there are any."""
+    if len(ends) == 1:
+        return ends[0]
+    kinds: dict[str, list[Status]] = {}
+    for end in ends:
+        kinds.setdefault(str(end), []).append(end)
+    if set(kinds) == {"converged"}:
+        return Status("converged", f"all {len(ends)} signals")
+    kind = max((name for name in kinds if name != "converged"), key=lambda name: len(kinds[name]))
+    message = f"{len(kinds[kind])} of {len(ends)} signals: {kinds[kind][0].message}"
+    return Status(kind, message, kinds[kind][0].remedy)
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
 def _check_matrix(A: Any) -> Any:
     if isinstance(A, LinearOperator):
         if A.dtype is None:

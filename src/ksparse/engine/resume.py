@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._checkpoint import Entry, encoded, sums
 from ..problem import Problem, Slots
 from ..result import History, Result, Status
+from .checkpoint import Entry, encoded, sums
 
 DAMAGED = "the checkpoint holds columns that this problem does not have; remove the file"
 CHANCE = 2**96  # a seed above it was drawn by NumPy, not given by anybody

@@ -1,4 +1,4 @@
-"""Exchange: a quadratic model of the most promising columns, in which the best exchange of two columns is exact."""
+"""Exchange: a quadratic model on the columns with the largest predicted decrease, in which exchanges are exact."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem import Problem, Slots
-from ..result import Record, Status
-from ._fields import check_fields
-from ._keeping import check_columns
-from ._run import Clock, copy_slots
-from ._search import Search, SearchRun
-from ._support import Array, Fit, Ground, Starts
-from ._tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
+from ...engine.loop import Clock, State
+from ...engine.resume import check_columns
+from ...problem import Problem, Slots
+from ...result import Record, Status
+from .._support import Array, Fit, Ground, Starts
+from ..base import Solver, copy_slots
+from ..settings import check_fields
+from .search import SearchRun, SearchState
+from .tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
 
 GROWTH = (0.25, 0.5, 1.0, 2.0, 1.0)  # of k: the sizes that a first support goes through
-SIGHS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: by how much it is changed and changed back, in the model
-FINE, COARSE, STEPS = 1e-6, 1e-4, 4  # how precise a trial is: the promise left, as a share of F, and Newton's steps
-MOST_SIGHS = 2  # tried on F, where the model is not exact
-RUINED = 3.0  # times the last F: a start above it is not worth much
+PERTURBATIONS = (1.0, 0.5, 0.25, 0.1, -0.6, -0.3, -0.15)  # of k: columns added (or removed) in the model, and back
+FINE, COARSE, STEPS = 1e-6, 1e-4, 4  # precision of a trial: predicted decrease left, as a share of F; Newton steps
+MOST_PERTURBED = 2  # perturbations of the model tried on F, where the model is not exact
+RUINED = 3.0  # times the last F: starting points above it are poor
 SINGLES = 4  # exchanges tried one by one
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(Solver):
     r"""Relaxed growth, a refit on the support, and exchanges of columns while the objective falls.
 
-    One pass over the rows gives the gradient and the curvature of every column.  On the k chosen columns and the most
-    promising others F is modelled by :math:`\frac12 v^\top Gv - b^\top v`, in which the worth of exchanging a column j
-    for i is exact,
+    One pass over the rows gives the gradient and the curvature of every column.  On the k chosen columns and the others
+    with the largest predicted decrease F is modelled by :math:`\frac12 v^\top Gv - b^\top v`, in which the worth of
+    exchanging a column j for i is exact,
 
     .. math:: \frac{(u_i + P_{ij}u_j e_j)^2}{P_{ii} + P_{ij}^2 e_j} - u_j^2 e_j, \qquad e_j = 1/|P_{jj}|,
 
@@ -43,21 +44,22 @@ class Exchange:
 
     Parameters
     ----------
-    breaths : int
-        How often to grow the support by half, refit, shrink it again, search, and keep what is better: slower, and
-        sometimes better.  For the squared loss the search does all that in its model, which is exact.
-    working_set : int, optional
-        Columns in the model; by default 4k for the squared loss and 2.5k for others, but at least k + 50.
-    gain : float
-        The share of the objective that an exchange must promise.
-    stages : int
-        At most so many models.
+    breaths : int, default=0
+        How many perturbations to try: each grows the support by half, refits, shrinks it again, searches, and keeps the
+        better fit.  Slower, and sometimes better.  For the squared loss the search does this in its model, which is
+        exact.
+    working_set : int, default=None
+        Columns in the model; None means 4k for the squared loss and 2.5k for others, but at least k + 50.
+    gain : float, default=1e-6
+        An exchange is tried if the model predicts a decrease of the objective by at least this share.
+    stages : int, default=200
+        The largest number of stages.
 
     Notes
     -----
-    For `positive` and for a radius there is no such model: use another solver.  The columns of the working set are held
-    as dense rows, n numbers each; the data are not copied otherwise.  Products go through BLAS, so that
-    results may differ in their last digits with the number of its threads.
+    There is no such model for `positive` and for a radius: use another solver.  The columns of the working set are held
+    as dense rows, n numbers each; the data are not copied otherwise.  Products go through BLAS, so that results may
+    differ in their last digits with the number of its threads.
 
     Examples
     --------
@@ -76,8 +78,8 @@ class Exchange:
     stages: int = 200
 
     reads_scaled: ClassVar[bool] = True
-    tol: ClassVar[float] = 0.0  # it knows by itself when it is done
-    stop_on_divergence: ClassVar[bool] = True
+    knows_its_end: ClassVar[bool] = True
+    tol: ClassVar[float] = 0.0
     remedies: ClassVar[dict[str, str]] = {"stage limit": "allow more stages"}
 
     def __post_init__(self) -> None:
@@ -93,41 +95,36 @@ class Exchange:
         return 8 * (columns * shape[0] + (3 * k + 10) * shape[1])
 
     def iterate(
-        self,
-        problem: Problem,
-        slots: Slots,
-        rng: np.random.Generator,
-        clock: Clock,
-        state: dict[str, Any] | None = None,
+        self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
     ) -> Iterator[Record]:
         if problem.positive or problem.radius < math.inf:
             raise ValueError("Exchange knows no positive=True and no radius; use HTSVRG or PGD for those")
-        return Run(self, problem, slots, clock).records(state)
+        return ExchangeRun(self, problem, slots, clock).records(state)
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
 
 
-class Run(SearchRun):
-    """One run: its support now, and the steps that change it."""
+class ExchangeRun(SearchRun):
+    """One run: its support, and the steps that change it."""
 
     def __init__(self, solver: Exchange, problem: Problem, slots: Slots, clock: Clock) -> None:
         self.solver, self.problem, self.slots, self.clock = solver, problem, slots, clock
         self.kept = problem.kept.size
         self.k = slots.x.size - problem.n_kept
         quadratic = getattr(problem.loss, "quadratic", False)
-        share = 4.0 if quadratic else 2.5  # a model that is exact is worth more columns
+        share = 4.0 if quadratic else 2.5  # a model that is exact deserves more columns
         size = max(round(share * self.k), self.k + 50) if solver.working_set is None else solver.working_set
         self.size = max(size, self.k) + self.kept
         self.ground = Ground(problem, clock.check, self.size + self.k)
-        self.failed: set[bytes] = set()  # supports that were tried and no better than what there is
-        self.told = 0  # passes that the records have counted
-        self.breaths = 0 if quadratic else solver.breaths
+        self.failed: set[bytes] = set()  # supports that were tried and were not better
+        self.told = 0  # passes counted in the records so far
+        self.perturbations = 0 if quadratic else solver.breaths
         self.widest = math.inf if quadratic else max(1, self.k // 2)
         self.empty = self.ground.empty_fit()
 
     # --- the course of a run -------------------------------------------------------------------------------------
-    def begin(self) -> Search:
+    def begin(self) -> SearchState:
         start = np.where(self.ground.spread > 0.0, self.problem.vector(self.slots), 0.0)
         fit = self.empty
         if start.any():
@@ -138,12 +135,12 @@ class Run(SearchRun):
         shares: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
         if fit.columns.size - self.kept == self.k:
             shares = ()  # a start that is complete
-        return Search(fit, [max(1, round(share * self.k)) for share in shares])
+        return SearchState(fit, [max(1, round(share * self.k)) for share in shares])
 
-    def finish(self, search: Search) -> Record:
+    def finish(self, search: SearchState) -> Record:
         best = search.best
         best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
-        where = "" if self.ground.quadratic else " that the quadratic model promises"
+        where = "" if self.ground.quadratic else " that the quadratic model favours"
         which = (
             f"of two columns{where} lowers the objective" if search.optimal else "that was tried lowers the objective"
         )
@@ -164,23 +161,23 @@ class Run(SearchRun):
         self.failed, self.ground.damping = set(memory["failed"]), memory["damping"]
         self.ground.passes += memory["passes"]
 
-    def advance(self, search: Search) -> None:
+    def advance(self, search: SearchState) -> None:
         """Exchange columns, as many as lower F."""
         fit, exact, quadratic = search.fit, search.exact, self.ground.quadratic
         model = self.model(fit, self.size, exact)
         least = self.solver.gain * abs(fit.objective)
-        attempts, promising = self._several(model, search.cap, least), 0
+        attempts, predicted = self._several(model, search.cap, least), 0
         if exact and not quadratic:
-            singles, promising = self._singles(model, least)
+            singles, predicted = self._singles(model, least)
             attempts += singles
         better, count = self._first_better(fit, model, attempts)
-        # what the model promises and F does not keep is no exchange that helps
-        optimal = not attempts or 0 < promising <= SINGLES
+        # exchanges that lower the model but not F do not count against optimality
+        optimal = not attempts or 0 < predicted <= SINGLES
         if better is None and (exact or quadratic):
             for attempt in attempts:
-                if attempt.exchanges == 1:  # a promise not kept: it must not stand at the start of all others
+                if attempt.exchanges == 1:  # it did not lower F: the other attempts must not begin with it
                     model.own[attempt.inside & ~model.inside] = np.inf
-            better, count = self._first_better(fit, model, self._sighs(model, least))
+            better, count = self._first_better(fit, model, self._perturbed(model, least))
         if better is None:
             search.failed(optimal)
         else:
@@ -198,7 +195,7 @@ class Run(SearchRun):
 
     @np.errstate(over="ignore", invalid="ignore")
     def _singles(self, model: Model, least: float) -> tuple[list[Attempt], int]:
-        """The best exchanges of one column by themselves, and how many there are that promise something."""
+        """The best exchanges of one column by themselves, and how many there are with a predicted decrease."""
         enter = np.flatnonzero(~model.inside & (model.P.diagonal() > FLAT * model.own))
         leave = np.flatnonzero(model.inside & ~model.fixed)
         e = -1.0 / model.P.diagonal()[leave]
@@ -209,12 +206,12 @@ class Run(SearchRun):
         best = pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]
         return [exchanged(model, [(leave[j], enter[i])]) for i, j in best], len(pairs)
 
-    def _sighs(self, model: Model, least: float) -> list[Attempt]:
-        """Small breaths inside the model: more columns and back, or fewer and back, then exchanges; what helps most
-        comes first."""
+    def _perturbed(self, model: Model, least: float) -> list[Attempt]:
+        """Perturbations inside the model: more columns and back, or fewer and back, then exchanges; those with the
+        largest decrease come first."""
         found: list[tuple[float, Attempt]] = []
         made = np.zeros((self.k, 2), np.int64)
-        for share in SIGHS:
+        for share in PERTURBATIONS:
             size = round((1.0 + share) * self.k)
             if size == self.k or size < 1 or size > model.u.size - np.count_nonzero(model.fixed):
                 continue
@@ -227,7 +224,7 @@ class Run(SearchRun):
             if fall > least and not any(np.array_equal(inside, other.inside) for _, other in found):
                 found.append((fall, Attempt(inside, int(np.count_nonzero(inside & ~model.inside)))))
         best = [attempt for _, attempt in sorted(found, key=lambda pair: -pair[0])]
-        return best if self.ground.quadratic else best[:MOST_SIGHS]  # other models are not true so far away
+        return best if self.ground.quadratic else best[:MOST_PERTURBED]  # other models are not accurate so far away
 
     def _first_better(self, fit: Fit, model: Model, attempts: list[Attempt]) -> tuple[Fit | None, int]:
         """The first of some attempts that lowers F, and how many exchanges it holds."""
@@ -236,7 +233,7 @@ class Run(SearchRun):
             if columns.tobytes() in self.failed:
                 continue
             v = model.minimiser(inside)
-            # as precise as it takes to see the promised fall
+            # precise enough to see the predicted decrease
             tol = min(max(0.1 * model.fall(v, inside) / max(abs(fit.objective), 1e-300), FINE), COARSE)
             trial = self.ground.newton(columns, self._starts(fit, model, v, columns), STEPS, tol, fit.objective)
             if fit.objective - trial.objective > 1e-7 * abs(fit.objective):
@@ -254,8 +251,8 @@ class Run(SearchRun):
         return self.ground.newton(columns, self._starts(fit, model, model.u, columns), 12, 1e-2)
 
     def _starts(self, fit: Fit, model: Model, v: Array, columns: NDArray[np.int64]) -> Starts:
-        """Where a refit may start: at the model's minimiser v, or at the coefficients of the last fit.  If all is far
-        too large there, for what balanced them is gone: at less of them, or at nothing."""
+        """Starting points of a refit: the model's minimiser v and the coefficients of the last fit.  If F is far too
+        large there, because columns that balanced others are gone: shrunken copies of the coefficients, and zero."""
         x, full = np.zeros(self.problem.d), np.zeros(self.problem.d)
         x[fit.columns], full[model.columns] = fit.x, v
         here = [(full[columns], fit.constant), (x[columns], fit.constant)]
@@ -269,7 +266,7 @@ class Run(SearchRun):
     # --- the model -----------------------------------------------------------------------------------------------
     @np.errstate(over="ignore", invalid="ignore")
     def model(self, fit: Fit, size: int, exact: bool) -> Model:
-        """The quadratic model around a fit, on its columns and the most promising others."""
+        """The quadratic model around a fit, on its columns and the others with the largest predicted decrease."""
         ground, problem = self.ground, self.problem
         g, own = ground.gradient(fit)
         usable = (ground.spread > 0.0) & (own > 0.0)
@@ -284,12 +281,15 @@ class Run(SearchRun):
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
         G = ground.gram(columns, fit.bend, some=not exact)
-        # never less than a column has by itself: rows were left out
+        # rows were left out: at least the curvature of the column by itself
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, own[columns]))
         b = G @ x[columns] - g[columns]
         inside = np.zeros(columns.size, dtype=bool)
         fixed = np.isin(columns, problem.kept)
-        row, own_here = np.empty(columns.size), np.where(usable, own, np.inf)[columns]  # what is flat stays out
+        row, own_here = (
+            np.empty(columns.size),
+            np.where(usable, own, np.inf)[columns],
+        )  # columns without curvature stay out
         P, u = G.copy(), b.copy()
         enter_all(P, u, row, np.flatnonzero(np.isin(columns, fit.columns)), inside, own_here)
         return Model(columns, P, u, row, inside, fixed, own_here, G, b)
@@ -301,7 +301,7 @@ class Run(SearchRun):
             B = ground.products(S)
         else:
             at, _ = ground.heavy(fit.bend)
-            if at is not None and 2 * at.size < fit.bend.size:  # else a copy of these rows costs more than it saves
+            if at is not None and 2 * at.size < fit.bend.size:  # else copying these rows costs more than it saves
                 B = ground.cross(ground.block(S, at), fit.bend[at], at)
             else:
                 B = ground.cross(ground.block(S), fit.bend)
@@ -324,7 +324,7 @@ class Run(SearchRun):
             np.maximum(best, gain - v[s] * v[s] * e, out=best)
         return np.where(usable, best, -1.0)
 
-    # --- small things --------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
     def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:
         kept = self.problem.kept
         return np.concatenate([kept, np.setdiff1d(columns, kept)]).astype(np.int64)

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__
-from ._files import disk_is_full, open_locked, replace_locked
+from .. import __version__
+from .._files import disk_is_full, open_locked, replace_locked
 
 FORMAT = "ksparse checkpoint 2"
 PAUSE, SHARE = 0.1, 20.0  # between two writes: so many seconds, and so many times what the last one took

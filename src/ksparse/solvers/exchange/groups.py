@@ -1,20 +1,20 @@
-r"""The tableau of `_tableau.py` for units of several columns and several outputs.
+r"""The tableau of `tableau.py` for groups of several columns and several outputs.
 
-A unit is a range of the model's columns, ``starts[I]..starts[I + 1]``, that comes in or goes out as one; u has a column
-an output.  What a unit is worth is :math:`\frac12\operatorname{tr}(u_I^\top P_{II}^{-1}u_I)`, and exchanging J for I
+A group is a range of the model's columns, ``starts[I]..starts[I + 1]``, that enters or leaves as one; u has one column
+per output.  What a group is worth is :math:`\frac12\operatorname{tr}(u_I^\top P_{II}^{-1}u_I)`, and exchanging J for I
 
 .. math:: \tfrac12\operatorname{tr}(t^\top Q^{-1}t) - \tfrac12\operatorname{tr}(u_J^\top E u_J), \qquad
           E = (-P_{JJ})^{-1},\ t = u_I + P_{IJ}Eu_J,\ Q = P_{II} + P_{IJ}EP_{JI}.
 
-Columns that are combinations of others are passed over: a unit comes in without them.
+Columns that are combinations of others are passed over: a group comes in without them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .._jit import SUMS, inner, kernel
-from ._tableau import FLAT
+from ..._jit import SUMS, inner, kernel
+from .tableau import FLAT
 
 
 @inner(fastmath=SUMS)
@@ -82,9 +82,9 @@ def invert(Q, size):
 
 @inner
 def prepare_leave(P, sign, v, at, start, stop, inside, Q, E, Ev):
-    """E and E·v of the unit in the columns at start..stop, from sign·P; returns what the unit is worth.
+    """E and E·v of the group in the columns at start..stop, from sign·P; returns what the group is worth.
 
-    `at` shifts the columns of E and Ev, which hold a row a column.
+    `at` is the first row in E and Ev, which have one row per column.
     """
     size, outputs = stop - start, v.shape[1]
     for a in range(size):
@@ -107,7 +107,7 @@ def prepare_leave(P, sign, v, at, start, stop, inside, Q, E, Ev):
 
 @inner
 def trade(X, i0, si, j0, sj, u, E, Ev, P_own, own, Q, t, line):
-    """What unit I is worth once J is out; X holds P_IJ at its rows i0 and columns j0, P_own holds P_II."""
+    """What group I is worth once J is out; X holds P_IJ at its rows i0 and columns j0, P_own holds P_II."""
     for a in range(si):
         for c in range(u.shape[1]):
             total = u[i0 + a, c]
@@ -139,32 +139,32 @@ def load_own(P, u, i0, size, Q, t):
 
 @inner
 def largest(starts):
-    """The columns of the largest unit."""
+    """The columns of the largest group."""
     most = 1
     for i in range(starts.size - 1):
         most = max(most, starts[i + 1] - starts[i])
     return most
 
 
-# --- moving units ----------------------------------------------------------------------------------------------------
+# --- moving groups ----------------------------------------------------------------------------------------------------
 @inner
-def move(P, u, row, inside, chosen, own, starts, unit, enter):
-    """Let a unit in or out, column by column."""
-    for j in range(starts[unit], starts[unit + 1]):
+def move(P, u, row, inside, chosen, own, starts, group, enter):
+    """Let a group in or out, column by column."""
+    for j in range(starts[group], starts[group + 1]):
         if enter and not inside[j] and P[j, j] > FLAT * own[j]:
             pivot(P, u, row, j, True)
             inside[j] = True
         elif not enter and inside[j]:
             pivot(P, u, row, j, False)
             inside[j] = False
-    chosen[unit] = enter
+    chosen[group] = enter
 
 
 @kernel
 def enter_all(P, u, row, inside, chosen, own, starts, which):
-    """Let in the units `which`, as far as their columns are no combinations of those before."""
-    for unit in which:
-        move(P, u, row, inside, chosen, own, starts, unit, True)
+    """Let in the groups `which`, as far as their columns are no combinations of those before."""
+    for group in which:
+        move(P, u, row, inside, chosen, own, starts, group, True)
 
 
 @inner
@@ -198,7 +198,7 @@ def find_partners(P, u, inside, chosen, fixed, own, starts, leave, gain):
 
 @kernel
 def best_partners(P, u, inside, chosen, fixed, own, starts, leave, gain):
-    """For every unit outside: which one to exchange it for, and by how much the model would fall (or 0)."""
+    """For every group outside: which one to exchange it for, and by how much the model would fall (or 0)."""
     find_partners(P, u, inside, chosen, fixed, own, starts, leave, gain)
 
 
@@ -227,7 +227,7 @@ def exchange(P, u, row, inside, chosen, fixed, own, starts, least, most, made):
 
 @kernel
 def resize(P, u, row, inside, chosen, fixed, own, starts, wanted):
-    """Let units in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones."""
+    """Let groups in by what they are worth, or out by how little, until `wanted` are in beside the fixed ones."""
     size, outputs = u.shape
     most = largest(starts)
     E, Ev = np.empty((size, most)), np.empty((size, outputs))
@@ -238,28 +238,28 @@ def resize(P, u, row, inside, chosen, fixed, own, starts, wanted):
             count += 1
     while count != wanted:
         growing = count < wanted
-        best, unit = (-1.0 if growing else np.inf), -1
+        best, group = (-1.0 if growing else np.inf), -1
         for j in range(chosen.size):
             start, stop = starts[j], starts[j + 1]
             if growing and not chosen[j]:
                 load_own(P, u, start, stop - start, Q, t)
                 worth = eliminate(Q, t, own, start, stop - start)
                 if worth > best:
-                    best, unit = worth, j
+                    best, group = worth, j
             if not growing and chosen[j] and not fixed[j]:
                 worth = prepare_leave(P, -1.0, u, start, start, stop, inside, Q, E, Ev)
                 if worth < best:
-                    best, unit = worth, j
-        if unit < 0:
+                    best, group = worth, j
+        if group < 0:
             break
-        move(P, u, row, inside, chosen, own, starts, unit, growing)
+        move(P, u, row, inside, chosen, own, starts, group, growing)
         count += 1 if growing else -1
 
 
-# --- all units at once -----------------------------------------------------------------------------------------------
+# --- all groups at once -----------------------------------------------------------------------------------------------
 @kernel
 def entry_worths(blocks, at, u, own, starts, worth):
-    """What every unit is worth beside nothing, from its block of the Hessian (flat, from at[I] on); −1 if nothing."""
+    """What every group is worth beside nothing, from its block of the Hessian (flat, from at[I] on); −1 if nothing."""
     most = largest(starts)
     Q, t = np.empty((most, most)), np.empty((most, u.shape[1]))
     for i in range(starts.size - 1):
@@ -274,9 +274,9 @@ def entry_worths(blocks, at, u, own, starts, worth):
 
 @kernel
 def exchange_worths(blocks, at, B, cross, u, own, starts, inverse, v, inside_starts, first, worth):
-    """What the best exchange is worth for every unit, against all the units in a support (those from `first` on).
+    """What the best exchange is worth for every group, against all the groups in a support (those from `first` on).
 
-    B = G_{·S}, cross = B·G_SS⁻¹; a unit's own part of the tableau is its block less cross·Bᵀ.
+    B = G_{·S}, cross = B·G_SS⁻¹; a group's own part of the tableau is its block less cross·Bᵀ.
     """
     size, outputs = v.shape
     most = max(largest(starts), largest(inside_starts))

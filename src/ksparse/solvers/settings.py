@@ -1,24 +1,61 @@
-"""Step sizes: the paper's rules, what a step may not exceed, and the rule behind ``step="auto"``."""
+"""The settings of solvers: checks by their names, step sizes, and the rule behind ``step="auto"``."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .._validate import check_choice, check_count, check_flag, check_number
 from ..problem import Problem
 
+COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set", "select", "exchange")
+OPTIONAL = ("m", "working_set")
 GROW, REGROW, SHRINK = 2.0, 1.1, 0.5  # chosen on raw and standardised data of several kinds
 LARGEST = 1e100
 SLACK = 1e-12  # a rise of the objective by this share is rounding
 
 
+def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
+    """Check the fields of a frozen solver and store them as plain ints and floats; `steps` are the named steps.
+
+    A setting has the same meaning in every solver, so its name says what to check.
+    """
+    for field in dataclasses.fields(solver):
+        name, value = field.name, getattr(solver, field.name)
+        if name == "step":
+            value = check_step(value, steps)
+        elif name in COUNTS and not (name in OPTIONAL and value is None):
+            value = check_count(value, name)
+        elif name == "breaths":
+            value = check_count(value, name, low=0)
+        elif name in ("tol", "gain"):
+            value = check_number(value, name)
+        elif name in ("stop_on_divergence", "refit"):
+            value = check_flag(value, name)
+        elif name == "output":
+            value = check_choice(value, name, ("last", "random"))
+        object.__setattr__(solver, name, value)
+
+
+def check_step(step: Any, names: tuple[str, ...]) -> float | str:
+    """A positive number or one of the names."""
+    if isinstance(step, str):
+        return check_choice(step, "step", names)
+    try:
+        return check_number(step, "step", strict=True)
+    except ValueError as error:
+        raise ValueError(f"{error}; or one of {', '.join(map(repr, names))}") from None
+
+
+# --- step sizes ------------------------------------------------------------------------------------------------------
 class StepControl:
     """The rule behind ``step="auto"``.
 
-    The step doubles every stage until one raises the objective; that stage is taken back and the step halved, and
-    from then on it grows by a tenth a stage.  With any other step everything is accepted and nothing changed.
+    The step doubles every stage until one raises the objective; that stage is undone and the step halved, and from then
+    on it grows by a tenth per stage.  Any other step stays as it is, and every stage is accepted.
     """
 
     def __init__(self, step: Any, eta: float, growth: float = GROW) -> None:

@@ -1,6 +1,6 @@
-"""The course that `Exchange` and `JointExchange` share: growth, a local search, and breaths, each with another search.
+"""The course that `Exchange` and `JointExchange` share: growth, a local search, and perturbations, each searched again.
 
-All that the next step depends on is in a `Search`, so that a checkpoint can keep it.
+All that the next step depends on is in a `SearchState`, so that a checkpoint can hold it.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..result import Record
-from ._run import Clock
+from ...engine.loop import Clock, State
+from ...result import Record
 
 
 @dataclass
-class Search:
-    """Where a run is."""
+class SearchState:
+    """Where a search stands."""
 
     fit: Any
-    sizes: list[int]  # that the support is still to go through before a local search begins
-    best: Any = None  # once there has been one of k columns
-    number: int = 0  # of the breath
-    begun: bool = False  # the local search
-    cap: float = math.inf  # exchanges at once
-    exact: bool = False  # the model of the next step
-    optimal: bool = False  # no exchange promised anything at the best fit
+    sizes: list[int]  # that the support has still to go through before a local search begins
+    best: Any = None  # the best fit of k columns so far
+    number: int = 0  # of perturbations done
+    begun: bool = False  # has the local search begun?
+    cap: float = math.inf  # the largest number of exchanges at once
+    exact: bool = False  # is the next model to be exact?
+    optimal: bool = False  # no exchange had a predicted decrease at the best fit
 
     def took(self, better: Any, cap: float) -> None:
-        """F fell."""
+        """Accept the better fit."""
         self.fit, self.cap, self.exact = better, cap, False
 
     def failed(self, optimal: bool) -> None:
-        """It did not: the next model will be exact; if this one was, the search has ended."""
+        """No better fit was found: the next model will be exact; if this one was, the local search has ended."""
         if not self.exact:
             self.exact, self.cap = True, max(1, self.cap // 2) if math.isfinite(self.cap) else self.cap
             return
@@ -43,16 +43,16 @@ class Search:
 
 
 class SearchRun(ABC):
-    """One run: its course, and what a step of it is made of."""
+    """One run: the course of the search, and what its steps consist of."""
 
     k: int
-    breaths: int
-    widest: float  # exchanges at once with which a local search begins
+    perturbations: int
+    widest: float  # the number of exchanges at once with which a local search begins
     clock: Clock
     empty: Any  # the fit of the intercept and the kept columns alone
 
     @abstractmethod
-    def begin(self) -> Search:
+    def begin(self) -> SearchState:
         """The fit to start from, and the sizes to go through."""
 
     @abstractmethod
@@ -60,37 +60,37 @@ class SearchRun(ABC):
         """Grow or shrink the support in the model, exchange, and refit."""
 
     @abstractmethod
-    def advance(self, search: Search) -> None:
+    def advance(self, search: SearchState) -> None:
         """A model, and exchanges in it, tried on F."""
 
     @abstractmethod
     def record(self, fit: Any, before: float) -> Record:
-        """Show a fit, and say what happened since the last one was shown."""
+        """Make a fit the iterate; its record counts from the record before."""
 
     @abstractmethod
-    def finish(self, search: Search) -> Record:
-        """The best fit in all its digits."""
+    def finish(self, search: SearchState) -> Record:
+        """The best fit, refitted to full precision."""
 
     @abstractmethod
     def rebuilt(self, columns: Any, x: Any, constant: Any, objective: float) -> Any:
-        """A fit from its coefficients: what the rows say there is computed anew."""
+        """A fit from its coefficients; the derivatives of the rows there are computed anew."""
 
     @abstractmethod
-    def memory(self) -> dict[str, Any]:
-        """What a step depends on beside the search ..."""
+    def memory(self) -> State:
+        """What a step depends on beside the search, for a checkpoint."""
 
     @abstractmethod
-    def remember(self, memory: dict[str, Any]) -> None:
-        """... and back."""
+    def remember(self, memory: State) -> None:
+        """Restore what `memory` gave."""
 
-    def records(self, state: dict[str, Any] | None) -> Iterator[Record]:
+    def records(self, state: State | None) -> Iterator[Record]:
         """A record for the start and for every better fit; with a state, those that come after it."""
         if state is None:
             search = self.begin()
             yield self.record(search.fit, search.fit.objective)._replace(null=self.empty.objective)
         else:
             search = self._resumed(state)
-        while search.number <= self.breaths:
+        while search.number <= self.perturbations:
             while search.sizes:
                 self._keep(search)
                 search.fit = self.resized(search.fit, search.sizes[0])
@@ -106,17 +106,17 @@ class SearchRun(ABC):
                 if search.fit is not before and search.fit.objective < search.best.objective:
                     yield self._better(search)
             search.fit = search.best
-            search.sizes = [self.k + max(1, round(0.5**search.number * self.k)), self.k]  # of a breath
+            search.sizes = [self.k + max(1, round(0.5**search.number * self.k)), self.k]  # of a perturbation
         yield self.finish(search)
 
-    def _better(self, search: Search) -> Record:
+    def _better(self, search: SearchState) -> Record:
         """The fit is the best so far."""
         before = search.fit if search.best is None else search.best
         search.best = search.fit
         return self.record(search.fit, before.objective)
 
     # --- checkpoints ---------------------------------------------------------------------------------------------
-    def _keep(self, search: Search) -> None:
+    def _keep(self, search: SearchState) -> None:
         same = search.best is search.fit
         self.clock.keep(
             search={**vars(search), "fit": coefficients(search.fit), "sizes": search.sizes.copy(), "best": None},
@@ -125,8 +125,8 @@ class SearchRun(ABC):
             memory=self.memory(),
         )
 
-    def _resumed(self, state: dict[str, Any]) -> Search:
-        search = Search(**state["search"])
+    def _resumed(self, state: State) -> SearchState:
+        search = SearchState(**state["search"])
         search.fit = self.rebuilt(*search.fit)
         if state["same"]:
             search.best = search.fit
@@ -137,5 +137,5 @@ class SearchRun(ABC):
 
 
 def coefficients(fit: Any) -> tuple[Any, Any, Any, float]:
-    """All of a fit that cannot be computed from the rest."""
+    """All of a fit that cannot be computed from the data."""
     return fit.columns, fit.x, fit.constant, fit.objective

@@ -1,8 +1,8 @@
-"""Fits with a column of coefficients an output, and what a joint support asks of a loss.
+"""Fits of several outputs on one support, and what a joint support asks of a loss.
 
-`Single` is any loss of one output, `Targets` the squared loss of several, `Classes` the softmax.  Each refits a
-support, and says of a fit what the quadratic model needs: the slopes of all rows, and one curvature a row, which all
-outputs share.
+`Single` is any loss of one output, `SquaredTargets` the squared loss of several, `Classes` the softmax.  Each refits a
+support, and gives what the quadratic model needs of a fit: the derivatives of all rows, and one curvature per row,
+which all outputs share.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..problem import Problem
-from ._support import DAMPING, NONE, Array, Fit, Ground, Starts
+from ...problem import Problem
+from .._support import DAMPING, NONE, Array, Fit, Ground, Starts
 
 CHUNK = 1 << 22  # numbers in a piece of a whole model
-WIDEST, WORK = 1200, 4e9  # coefficients of a whole model at most, and multiplications to make one
+WIDEST, WORK = 1200, 4e9  # the largest number of coefficients in a whole model, and of multiplications to compute it
 Start = tuple[Array, Array]  # coefficients (columns, outputs) and constants (outputs,)
 
 
 @dataclass
 class JointFit:
-    """Columns (the kept ones first), coefficients, and what the rows say there."""
+    """Columns (the kept ones first), coefficients, and the derivatives and curvatures of the rows there."""
 
     columns: NDArray[np.int64]
     x: Array  # (columns, outputs)
     constant: Array  # (outputs,)
     objective: float
-    slope: Array  # (n, outputs): w̃ times the derivative of a row's loss in its predictions
-    bend: Array  # (n,): w̃ times a curvature that all outputs share
+    derivative: Array  # (n, outputs): w̃ times the derivative of a row's loss in its predictions
+    curvature: Array  # (n,): w̃ times a curvature that all outputs share
 
 
 def weighted_gram(block: Array, weight: Array) -> Array:
@@ -45,6 +45,7 @@ def weighted_gram(block: Array, weight: Array) -> Array:
 class Outputs(ABC):
     """What the three have in common: the rows, seen by columns."""
 
+    kind: str  # its name in checkpoints
     n_outputs: int
     quadratic: bool = False
     width: int = 0  # coefficients that `whole_model` may have; 0 if there is none
@@ -66,25 +67,25 @@ class Outputs(ABC):
         problem, known = self.problem, self._curvature if self.quadratic else None
         self.ground.passes += 1
         if self.n_outputs == 1:  # one pass for all
-            g, a, q = self.ground.means(fit.slope[:, 0], NONE if known else fit.bend)
+            g, a, q = self.ground.means(fit.derivative[:, 0], NONE if known else fit.curvature)
             g = g[:, np.newaxis]
         else:
-            g = self.ground.gradients(fit.slope)
+            g = self.ground.gradients(fit.derivative)
             if known is None:
-                _, a, q = self.ground.means(np.zeros(problem.n), fit.bend)
+                _, a, q = self.ground.means(np.zeros(problem.n), fit.curvature)
         self._curvature = a, q = known or (a, q)
         g[fit.columns] += problem.l2 * fit.x
-        total = float(fit.bend.mean())
+        total = float(fit.curvature.mean())
         centre = a / total if problem.intercept and total > 0 else np.zeros(problem.d)
         own = np.maximum(q - total * centre**2, 0.0) + problem.l2
-        if not self.quadratic:  # where no row is curved, a little is assumed
+        if not self.quadratic:  # a little curvature is assumed where no row has any
             own += DAMPING * self.ground.most(np.arange(problem.d))
         return g, np.where((self.ground.spread > 0.0) & (own > 0.0), own, np.inf), centre
 
     def heavy(self, fit: JointFit) -> NDArray[np.int64]:
         """The rows that hold nearly all of the curvature; none without weight."""
-        at = None if self.quadratic else self.ground.heavy(fit.bend)[0]
-        return np.flatnonzero(fit.bend > 0.0) if at is None else at
+        at = None if self.quadratic else self.ground.heavy(fit.curvature)[0]
+        return np.flatnonzero(fit.curvature > 0.0) if at is None else at
 
     def empty_fit(self) -> JointFit:
         """The intercept and the kept columns alone."""
@@ -105,12 +106,12 @@ class Outputs(ABC):
 
     def whole_model(self, fit: JointFit, g: Array, columns: NDArray[np.int64], centre: Array) -> tuple[Array, Array]:
         """The Hessian of the intercepts and of some columns (less their centre), every output with every other, and the
-        right-hand side; a coefficient is a column there, the outputs of one column side by side.  Where `width` is 0
-        there is none."""
+        right-hand side.  Every coefficient has a row and a column there; the outputs of one column are adjacent.  Where
+        `width` is 0 there is no such model."""
         raise TypeError(f"{type(self).__name__} has no whole model")
 
     def zero_objective(self) -> float:
-        """F at nothing: what a run that was cut short before it began has."""
+        """F at zero: the result of a run that was cut short before its first fit."""
         return self.refit(
             np.empty(0, np.int64), [(np.zeros((0, self.n_outputs)), np.zeros(self.n_outputs))], 0
         ).objective
@@ -119,6 +120,7 @@ class Outputs(ABC):
 class Single(Outputs):
     """One output, any loss."""
 
+    kind = "Single"
     n_outputs = 1
 
     def __init__(self, problem: Problem, check: Callable[[], None]) -> None:
@@ -146,13 +148,14 @@ class Single(Outputs):
 
     @staticmethod
     def _joint(fit: Fit) -> JointFit:
-        x, constant, slope = fit.x[:, np.newaxis], np.array([fit.constant]), fit.slope[:, np.newaxis]
-        return JointFit(fit.columns, x, constant, fit.objective, slope, fit.bend)
+        x, constant, derivative = fit.x[:, np.newaxis], np.array([fit.constant]), fit.slope[:, np.newaxis]
+        return JointFit(fit.columns, x, constant, fit.objective, derivative, fit.bend)
 
 
-class Targets(Outputs):
+class SquaredTargets(Outputs):
     """Several targets, the squared loss of each."""
 
+    kind = "Targets"
     quadratic = True
 
     def __init__(self, problem: Problem, Y: Array, offset: Array, check: Callable[[], None]) -> None:
@@ -193,13 +196,15 @@ class Targets(Outputs):
             except np.linalg.LinAlgError:
                 x = x - np.linalg.lstsq(G, gradient, rcond=1e-13)[0]
         residual = block @ x + level - self.Y
-        slope = weight[:, np.newaxis] * residual
-        objective = 0.5 * float(np.sum(slope * residual)) / n + 0.5 * problem.l2 * float(np.sum(x * x))
-        return JointFit(columns, x, level - centre @ x, objective, slope, weight)
+        derivative = weight[:, np.newaxis] * residual
+        objective = 0.5 * float(np.sum(derivative * residual)) / n + 0.5 * problem.l2 * float(np.sum(x * x))
+        return JointFit(columns, x, level - centre @ x, objective, derivative, weight)
 
 
 class Classes(Outputs):
     """The softmax: log Σ_c exp(z_c) − z_y, for classes numbered from 0."""
+
+    kind = "Classes"
 
     def __init__(
         self, problem: Problem, labels: NDArray[np.int64], n_outputs: int, offset: Array, check: Callable[[], None]
@@ -217,9 +222,9 @@ class Classes(Outputs):
         problem, C, n = self.problem, self.n_outputs, self.problem.n
         first, which = int(problem.intercept), self.heavy(fit)
         weight = problem.weight[which]
-        p = np.zeros((which.size, C))  # back from the slopes, w̃(p − [y = c])
+        p = np.zeros((which.size, C))  # from the derivatives, w̃(p − [y = c])
         p[np.arange(which.size), self.labels[which]] = 1.0
-        p += fit.slope[which] / weight[:, np.newaxis]
+        p += fit.derivative[which] / weight[:, np.newaxis]
         size = (first + columns.size) * C
         H = np.zeros((size, size))
         step = max(1, CHUNK // size)
@@ -236,12 +241,14 @@ class Classes(Outputs):
         H /= n
         x = np.zeros((problem.d, C))
         x[fit.columns] = fit.x
-        pull = fit.slope.mean(axis=0)
+        pull = fit.derivative.mean(axis=0)
         level = np.broadcast_to(fit.constant + centre @ x, (first, C))
         point = np.vstack([level, x[columns]]).ravel()
-        slope = np.vstack([np.broadcast_to(pull, (first, C)), g[columns] - np.outer(centre[columns], pull)]).ravel()
+        derivative = np.vstack(
+            [np.broadcast_to(pull, (first, C)), g[columns] - np.outer(centre[columns], pull)]
+        ).ravel()
         H[np.arange(first * C, size), np.arange(first * C, size)] += problem.l2
-        return H, H @ point - slope
+        return H, H @ point - derivative
 
     def _look(self, x: Array, z: Array) -> tuple[float, Array]:
         """F, and the probabilities."""
@@ -254,13 +261,13 @@ class Classes(Outputs):
             value = float(problem.weight @ (np.log(total) - own)) / problem.n + 0.5 * problem.l2 * float(np.sum(x * x))
             return value, p / total[:, np.newaxis]
 
-    def _slope(self, p: Array) -> Array:
-        slope = p.copy()
-        slope[np.arange(p.shape[0]), self.labels] -= 1.0
-        return slope * self.problem.weight[:, np.newaxis]
+    def _derivative(self, p: Array) -> Array:
+        derivative = p.copy()
+        derivative[np.arange(p.shape[0]), self.labels] -= 1.0
+        return derivative * self.problem.weight[:, np.newaxis]
 
-    def _bend(self, p: Array) -> Array:
-        """A curvature of every row that stands for all directions: the mean of p(1 − p)."""
+    def _shared_curvature(self, p: Array) -> Array:
+        """One curvature per row for all directions: the mean of p(1 − p)."""
         return self.problem.weight * (1.0 - np.einsum("ic,ic->i", p, p)).clip(0.0) / p.shape[1]
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -292,25 +299,25 @@ class Classes(Outputs):
         blind = 0
         for _ in range(steps):
             self.check()
-            gradient = block.T @ self._slope(p) / n + ridge[:, np.newaxis] * both
-            step, promise = self._direction(block, p, ridge, gradient, 1e-3 if polish else 0.1)
-            if not promise > tol * abs(objective):
+            gradient = block.T @ self._derivative(p) / n + ridge[:, np.newaxis] * both
+            step, predicted = self._direction(block, p, ridge, gradient, 1e-3 if polish else 0.1)
+            if not predicted > tol * abs(objective):
                 break
-            # beneath the rounding of F whole steps are taken, a few, unless F says that they lead up
-            blind += promise <= 1e-11 * abs(objective)
+            # below the rounding of F a few whole steps are taken, unless F rises
+            blind += predicted <= 1e-11 * abs(objective)
             if blind > 4:
                 break
             allowed = 1e-13 * abs(objective) if blind else None
-            moved = self._search(block, both, z, step, objective, promise, first, allowed)
+            moved = self._search(block, both, z, step, objective, predicted, first, allowed)
             if moved is None:
                 break
             fell = objective - moved[0]
             objective, p, both, z = moved
-            # where the quadratic foretold the step, it also knows how far F may still fall
-            if 0.25 * promise < fell < 0.75 * promise and objective - 0.6 * promise > hopeless:
+            # where the quadratic predicted the step well, it also bounds the decrease that is left
+            if 0.25 * predicted < fell < 0.75 * predicted and objective - 0.6 * predicted > hopeless:
                 break
         constant = both[0] if first else np.zeros(self.n_outputs)
-        return JointFit(columns, both[first:], constant, objective, self._slope(p), self._bend(p))
+        return JointFit(columns, both[first:], constant, objective, self._derivative(p), self._shared_curvature(p))
 
     def _search(
         self,
@@ -319,7 +326,7 @@ class Classes(Outputs):
         z: Array,
         step: Array,
         objective: float,
-        promise: float,
+        predicted: float,
         first: int,
         allowed: float | None,
     ) -> tuple[float, Array, Array, Array] | None:
@@ -328,20 +335,20 @@ class Classes(Outputs):
         for _ in range(30 if allowed is None else 1):
             point, z_new = both + share * step, z + share * along
             value, p = self._look(point[first:], z_new)
-            if value <= objective + (-1e-3 * share * promise if allowed is None else allowed):
+            if value <= objective + (-1e-3 * share * predicted if allowed is None else allowed):
                 return value, p, point, z_new
             share *= 0.5
         return None
 
     def _direction(self, block: Array, p: Array, ridge: Array, gradient: Array, accuracy: float) -> tuple[Array, float]:
-        """A Newton step, and what it promises (twice its fall in the quadratic), by conjugate gradients, preconditioned
-        by the Hessian with one curvature for all classes."""
+        """A Newton step, and the decrease it predicts (twice that of the quadratic), by conjugate gradients,
+        preconditioned by the Hessian with one curvature for all classes."""
         from scipy.linalg import cho_factor, cho_solve
 
         n, weight = self.problem.n, self.problem.weight[:, np.newaxis]
         if block.shape[1] == 0:
             return np.zeros_like(gradient), 0.0
-        M = weighted_gram(block, self._bend(p)) / n + np.diag(ridge)
+        M = weighted_gram(block, self._shared_curvature(p)) / n + np.diag(ridge)
         size = np.sqrt(np.maximum(M.diagonal(), 1e-12 * self._largest(block)))
         scaled = M / np.outer(size, size)
         scaled[np.diag_indices(size.size)] += 1e-9
@@ -366,14 +373,14 @@ class Classes(Outputs):
         for _ in range(200):
             if not norm > 0.0:
                 break
-            bent = hessian(direction)
-            curvature = float(np.sum(direction * bent))
+            curved = hessian(direction)
+            curvature = float(np.sum(direction * curved))
             if not curvature > 1e-14 * norm:  # flat that way: the classes are apart there
                 step = step if step.any() else direction
                 break
             share = norm / curvature
             step = step + share * direction
-            r = r - share * bent
+            r = r - share * curved
             y = precondition(r)
             before, norm = norm, float(np.sum(r * y))
             if norm <= enough:

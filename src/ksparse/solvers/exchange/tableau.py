@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._jit import SUMS, inner, kernel
+from ..._jit import SUMS, inner, kernel
 
 Array = NDArray[np.float64]
 FLAT = 1e-7  # of a column's own curvature: what is left beside the others must be more, or it is their combination

@@ -1,4 +1,4 @@
-"""The run of `JointExchange`: growth, exchanges of units in the quadratic model, refits, and the look at all units."""
+"""The run of `JointExchange`: growth, exchanges of groups in the quadratic model, refits, scans of all groups."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..result import Record, Status
-from ._keeping import check_columns
-from ._outputs import JointFit, Outputs, Start
-from ._run import Clock
-from ._search import Search, SearchRun, coefficients
-from ._support import DAMPING, Array
-from ._units import best_partners, enter_all, entry_worths, exchange, exchange_worths, resize
+from ...engine.loop import Clock
+from ...engine.resume import check_columns
+from ...result import Record, Status
+from .._support import DAMPING, Array
+from .groups import best_partners, enter_all, entry_worths, exchange, exchange_worths, resize
+from .outputs import JointFit, Outputs, Start
+from .search import SearchRun, SearchState, coefficients
 
 GROWTH = (0.25, 0.5, 1.0)  # of k: the sizes that a first support goes through
 SINGLES = 8  # exchanges tried one by one before giving up
 BATCH = 1 << 22  # numbers of a dense block, where all columns are met part by part
 
 
-class Units(NamedTuple):
-    """The columns that compete, unit by unit."""
+class ColumnGroups(NamedTuple):
+    """The columns that compete, group by group."""
 
     order: NDArray[np.int64]  # columns
-    starts: NDArray[np.int64]  # unit I holds order[starts[I]:starts[I + 1]]
-    of: NDArray[np.int64]  # the unit of a column; −1 for one that is always kept
+    starts: NDArray[np.int64]  # group I holds order[starts[I]:starts[I + 1]]
+    of: NDArray[np.int64]  # the group of a column; −1 for one that is always kept
     place: NDArray[np.int64]  # of a column in `order`
 
     @classmethod
-    def create(cls, label: NDArray[np.int64], kept: NDArray[np.int64]) -> Units:
-        """From a number a column; the kept columns are in no unit."""
+    def create(cls, label: NDArray[np.int64], kept: NDArray[np.int64]) -> ColumnGroups:
+        """From one number per column; the kept columns are in no group."""
         free = np.setdiff1d(np.arange(label.size), kept)
         _, inverse, counts = np.unique(label[free], return_inverse=True, return_counts=True)
         order = free[np.argsort(inverse, kind="stable")]
@@ -50,47 +50,47 @@ class Units(NamedTuple):
         return np.diff(self.starts)
 
     def columns(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of some units, one after the other."""
+        """The columns of some groups, one group after the other."""
         parts = [self.order[self.starts[i] : self.starts[i + 1]] for i in which]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-class Model(NamedTuple):
-    """The tableau of a working set of units; the kept columns come first, each a unit of its own that is fixed."""
+class GroupModel(NamedTuple):
+    """The tableau of a working set of groups; the kept columns come first, each as a fixed group of its own."""
 
     columns: NDArray[np.int64]
     P: Array
     u: Array
     row: Array
-    inside: NDArray[np.bool_]  # a column
-    chosen: NDArray[np.bool_]  # a unit
+    inside: NDArray[np.bool_]  # per column
+    chosen: NDArray[np.bool_]  # per group
     fixed: NDArray[np.bool_]
     own: Array  # the curvature of each column by itself
     starts: NDArray[np.int64]
     G: Array
     b: Array
     lead: int = 0  # columns of the tableau before the first of `columns`: the intercepts
-    fold: int = 1  # columns of the tableau a column: 1, or one an output
-    covers: bool = True  # no unit that promises something was left out
+    fold: int = 1  # columns of the tableau per column of A: 1, or the number of outputs
+    covers: bool = True  # the ranking predicts no decrease for the groups left out
 
     @property
     def tableau(self) -> tuple[Any, ...]:
         return self[1:9]
 
     def settled(self, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Array]:
-        """The columns that some units bring in, and the model's minimiser on them."""
+        """The columns that some groups bring in, and the model's minimiser on them."""
         sizes = np.diff(self.starts)
         at = np.flatnonzero(np.repeat(chosen, sizes))
         starts = np.concatenate([[0], np.cumsum(sizes[chosen])])
-        units = np.arange(starts.size - 1)
+        groups = np.arange(starts.size - 1)
         P, u, inside = self.G[np.ix_(at, at)].copy(), self.b[at].copy(), np.zeros(at.size, dtype=bool)
-        enter_all(P, u, np.empty(at.size), inside, np.zeros(units.size, dtype=bool), self.own[at], starts, units)
+        enter_all(P, u, np.empty(at.size), inside, np.zeros(groups.size, dtype=bool), self.own[at], starts, groups)
         mask, v = np.zeros(self.b.shape[0], dtype=bool), np.zeros(self.b.shape)
         mask[at[inside]], v[at[inside]] = True, u[inside]
         return self.unfolded(mask, v)
 
     def unfolded(self, mask: NDArray[np.bool_], v: Array) -> tuple[NDArray[np.bool_], Array]:
-        """The columns of A that are in, and coefficients with a column an output."""
+        """The columns of A that are in, and coefficients with one column per output."""
         v = np.where(mask[:, np.newaxis], v, 0.0)[self.lead :]
         inside = mask[self.lead :].reshape(-1, self.fold)
         return np.asarray(inside.any(axis=1)), v.reshape(self.columns.size, -1)
@@ -100,11 +100,17 @@ class JointRun(SearchRun):
     """One run: its support now, and the steps that change it."""
 
     def __init__(
-        self, solver: Any, outputs: Outputs, units: Units, k: int, start: tuple[Array, Array] | None, clock: Clock
+        self,
+        solver: Any,
+        outputs: Outputs,
+        groups: ColumnGroups,
+        k: int,
+        start: tuple[Array, Array] | None,
+        clock: Clock,
     ) -> None:
-        self.start, self.clock, self.breaths = start, clock, solver.breaths
+        self.start, self.clock, self.perturbations = start, clock, solver.breaths
         self.widest = math.inf if outputs.quadratic else max(1, k // 2)
-        self.solver, self.outputs, self.problem, self.units, self.k = solver, outputs, outputs.problem, units, k
+        self.solver, self.outputs, self.problem, self.groups, self.k = solver, outputs, outputs.problem, groups, k
         self.kept = self.problem.kept.size
         share = 4.0 if outputs.quadratic else 2.5  # a model that is exact is worth more columns
         size = max(round(share * k), k + 50) if solver.working_set is None else solver.working_set
@@ -114,7 +120,7 @@ class JointRun(SearchRun):
         self._blocks_before: Array | None = None
 
     # --- the course of a run -------------------------------------------------------------------------------------
-    def begin(self) -> Search:
+    def begin(self) -> SearchState:
         fit, start = self.empty, self.start
         begun = start is not None and bool(start[0].any())
         if start is not None and begun:
@@ -125,13 +131,15 @@ class JointRun(SearchRun):
         shares: tuple[float, ...] = (1.0,) if begun or self.outputs.quadratic else GROWTH
         if self._count(fit) == self.k:
             shares = ()  # a start that is complete
-        return Search(fit, [max(1, round(share * self.k)) for share in shares])
+        return SearchState(fit, [max(1, round(share * self.k)) for share in shares])
 
-    def finish(self, search: Search) -> Record:
+    def finish(self, search: SearchState) -> Record:
         start_here = [(search.best.x, search.best.constant)]
         best = self.outputs.refit(search.best.columns, start_here, 50, 1e-22, polish=True)
         where = "" if self.outputs.quadratic else " in the quadratic model"
-        which = f"of two units lowers the objective{where}" if search.optimal else "that was tried lowers the objective"
+        which = (
+            f"of two groups lowers the objective{where}" if search.optimal else "that was tried lowers the objective"
+        )
         status = Status("converged", f"no exchange {which}")
         return self.record(best, best.objective)._replace(status=status, swap_optimal=search.optimal)
 
@@ -143,7 +151,7 @@ class JointRun(SearchRun):
 
     def memory(self) -> dict[str, Any]:
         ground = self.outputs.ground
-        best = coefficients(self.best)  # the fit that was shown last
+        best = coefficients(self.best)  # the fit of the last record
         return {"best": best, "damping": ground.damping, "passes": ground.passes - self.told}
 
     def remember(self, memory: dict[str, Any]) -> None:
@@ -153,8 +161,8 @@ class JointRun(SearchRun):
         ground.damping = memory["damping"]
         ground.passes += memory["passes"]
 
-    def advance(self, search: Search) -> None:
-        """Exchange units, as many as lower F."""
+    def advance(self, search: SearchState) -> None:
+        """Exchange groups, as many as lower F."""
         fit, quadratic = search.fit, self.outputs.quadratic
         model = self.model(fit, self.size, search.exact)
         tries = self._several(fit, model, search.cap)
@@ -166,7 +174,7 @@ class JointRun(SearchRun):
         else:
             search.took(better, search.cap if quadratic else min(self.widest, 2 * count))
 
-    def _several(self, fit: JointFit, model: Model, cap: float) -> list[NDArray[np.int64]]:
+    def _several(self, fit: JointFit, model: GroupModel, cap: float) -> list[NDArray[np.int64]]:
         """All exchanges that the model makes, one after the other; the first third of them, and so on to one."""
         work = [part.copy() for part in model.tableau]
         made = np.zeros((int(min(cap, 4 * self.size)), 2), np.int64)
@@ -177,14 +185,16 @@ class JointRun(SearchRun):
             count = count // 3 if count >= 6 else count // 2
         return tries
 
-    def _singles(self, model: Model, least: float) -> list[NDArray[np.int64]]:
+    def _singles(self, model: GroupModel, least: float) -> list[NDArray[np.int64]]:
         """The best exchanges by themselves, after the very best."""
         leave, gain = np.empty(model.chosen.size, np.int64), np.empty(model.chosen.size)
         best_partners(model.P, model.u, *model[4:9], leave, gain)
         best = np.argsort(-gain, kind="stable")[1:SINGLES]
         return [np.array([[leave[i], i]]) for i in best if gain[i] > least]
 
-    def _first_better(self, fit: JointFit, model: Model, tries: list[NDArray[np.int64]]) -> tuple[JointFit | None, int]:
+    def _first_better(
+        self, fit: JointFit, model: GroupModel, tries: list[NDArray[np.int64]]
+    ) -> tuple[JointFit | None, int]:
         """The first of some sets of exchanges that lowers F, and how many it holds."""
         for made in tries:
             chosen = model.chosen.copy()
@@ -198,7 +208,7 @@ class JointRun(SearchRun):
         return None, 0
 
     def resized(self, fit: JointFit, size: int) -> JointFit:
-        size = min(size, self.units.number)
+        size = min(size, self.groups.number)
         model = self.model(fit, max(self.size, 2 * size), False)
         resize(*model.tableau, size)
         exchange(*model.tableau, self.solver.gain * abs(fit.objective), size, np.zeros((size, 2), np.int64))
@@ -206,9 +216,9 @@ class JointRun(SearchRun):
         columns = self._with_kept(model.columns[inside])
         return self.outputs.refit(columns, self._starts(fit, model, v, columns), 12, 1e-2)
 
-    def _starts(self, fit: JointFit, model: Model, v: Array, columns: NDArray[np.int64]) -> list[Start]:
-        """Where a refit may start: at the model's minimiser v; at the coefficients of the last fit, as they are or
-        smaller, for without those that balanced them they may be far too large; and at nothing."""
+    def _starts(self, fit: JointFit, model: GroupModel, v: Array, columns: NDArray[np.int64]) -> list[Start]:
+        """Starting points of a refit: the model's minimiser v, the coefficients of the last fit, shrunken copies of
+        them (without the columns that balanced them they may be far too large), and zero."""
         x, full = np.zeros((self.problem.d, v.shape[1])), np.zeros((self.problem.d, v.shape[1]))
         x[fit.columns], full[model.columns] = fit.x, v
         starts = [(full[columns], fit.constant), (x[columns], fit.constant)]
@@ -226,21 +236,21 @@ class JointRun(SearchRun):
 
     # --- the model -----------------------------------------------------------------------------------------------
     @np.errstate(over="ignore", invalid="ignore")
-    def model(self, fit: JointFit, size: int, exact: bool) -> Model:
-        """The quadratic model around a fit, on its units and the most promising others."""
-        problem, units = self.problem, self.units
-        g, own, centre = self.outputs.gradient(fit)  # what is flat stays out
-        inside = np.unique(units.of[fit.columns[self.kept :]])
+    def model(self, fit: JointFit, size: int, exact: bool) -> GroupModel:
+        """The quadratic model around a fit, on its groups and the others with the largest predicted decrease."""
+        problem, groups = self.problem, self.groups
+        g, own, centre = self.outputs.gradient(fit)  # columns without curvature stay out
+        inside = np.unique(groups.of[fit.columns[self.kept :]])
         blocks, at = self._blocks(fit, own, centre)
-        worth = np.empty(units.number)
+        worth = np.empty(groups.number)
         if exact and inside.size:
             self._exact_worth(fit, g, own, blocks, at, worth)
         else:
-            entry_worths(blocks, at, -g[units.order], own[units.order], units.starts, worth)
+            entry_worths(blocks, at, -g[groups.order], own[groups.order], groups.starts, worth)
         worth[inside] = np.inf
         ranked = np.argsort(-worth, kind="stable")[: max(size, inside.size)]
-        # wide units: fewer of them, so that the model stays small
-        wide = np.cumsum(units.sizes[ranked])
+        # of wide groups only a few, so that the model stays small
+        wide = np.cumsum(groups.sizes[ranked])
         fewest = max(inside.size, self.k, 1)
         room = np.searchsorted(wide, 4 * wide[min(fewest, wide.size) - 1] + 250, side="right")
         whole = np.searchsorted(wide, self.outputs.width / self.outputs.n_outputs - self.kept - 1, side="right")
@@ -250,7 +260,7 @@ class JointRun(SearchRun):
             model = self._whole_model(fit, g, own, centre, np.sort(picked), inside)
             return model._replace(covers=bool(left <= self.solver.gain * abs(fit.objective)))
         picked = np.sort(ranked[: max(int(room), inside.size)])
-        columns = np.concatenate([problem.kept, units.columns(picked)])
+        columns = np.concatenate([problem.kept, groups.columns(picked)])
         G = self._gram(fit, columns, own[columns])
         x = np.zeros(g.shape)
         x[fit.columns] = fit.x
@@ -258,10 +268,10 @@ class JointRun(SearchRun):
 
     def _whole_model(
         self, fit: JointFit, g: Array, own: Array, centre: Array, picked: NDArray[np.int64], inside: NDArray[np.int64]
-    ) -> Model:
-        """The model with a row and a column a coefficient: units are wider, and there is one output."""
+    ) -> GroupModel:
+        """The model with one row and column per coefficient: groups are wider, and there is one output."""
         C, first = self.outputs.n_outputs, int(self.problem.intercept)
-        columns = np.concatenate([self.problem.kept, self.units.columns(picked)])
+        columns = np.concatenate([self.problem.kept, self.groups.columns(picked)])
         H, b = self.outputs.whole_model(fit, g, columns, centre)
         least = np.concatenate([np.zeros(first), DAMPING * self.outputs.ground.most(columns)])
         H[np.diag_indices(len(b))] += np.repeat(least, C)
@@ -279,13 +289,13 @@ class JointRun(SearchRun):
         inside: NDArray[np.int64],
         lead: int = 0,
         fold: int = 1,
-    ) -> Model:
-        """The tableau with the units of a fit in it."""
+    ) -> GroupModel:
+        """The tableau with the groups of a fit in it."""
         fixed = self.kept + lead
         sizes = np.concatenate([np.ones(lead, np.int64), fold * np.ones(self.kept, np.int64)])
-        sizes = np.concatenate([sizes, fold * self.units.sizes[picked]])
+        sizes = np.concatenate([sizes, fold * self.groups.sizes[picked]])
         M = b.shape[0]
-        model = Model(
+        model = GroupModel(
             columns, G.copy(), b.copy(), np.empty(M), np.zeros(M, dtype=bool), np.zeros(sizes.size, dtype=bool),
             np.arange(sizes.size) < fixed, own, np.concatenate([[0], np.cumsum(sizes)]), G, b, lead, fold,
         )  # fmt: skip
@@ -295,25 +305,25 @@ class JointRun(SearchRun):
 
     def _gram(self, fit: JointFit, columns: NDArray[np.int64], own: Array) -> Array:
         ground, problem = self.outputs.ground, self.problem
-        G = ground.gram(columns, fit.bend)
-        # never less than a column has by itself: rows were left out
+        G = ground.gram(columns, fit.curvature)
+        # rows were left out: at least the curvature of the column by itself
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, np.where(np.isfinite(own), own, 0.0)))
         return G
 
     def _blocks(self, fit: JointFit, own: Array, centre: Array) -> tuple[Array, NDArray[np.int64]]:
-        """Every unit's own block of the Hessian, flat, and where each begins; a few dense columns at a time."""
-        units, sizes = self.units, self.units.sizes
+        """Every group's own block of the Hessian, flat, and where each begins; a few dense columns at a time."""
+        groups, sizes = self.groups, self.groups.sizes
         at = np.concatenate([[0], np.cumsum(sizes**2)])
         if self.outputs.quadratic and self._blocks_before is not None:
             return self._blocks_before, at
         flat = np.empty(at[-1])
-        flat[at[:-1][sizes == 1]] = own[units.order[units.starts[:-1][sizes == 1]]]
-        several, root = np.flatnonzero(sizes > 1), np.sqrt(fit.bend / self.problem.n)
+        flat[at[:-1][sizes == 1]] = own[groups.order[groups.starts[:-1][sizes == 1]]]
+        several, root = np.flatnonzero(sizes > 1), np.sqrt(fit.curvature / self.problem.n)
         parts = np.cumsum(sizes[several]) * self.problem.n // BATCH
         for part in np.unique(parts):
             self.outputs.check()
             batch = several[parts == part]
-            columns = units.columns(batch)
+            columns = groups.columns(batch)
             block = (self.outputs.ground.block(columns).T - centre[columns]) * root[:, np.newaxis]
             low = 0
             for i in batch:
@@ -328,31 +338,31 @@ class JointRun(SearchRun):
     def _exact_worth(
         self, fit: JointFit, g: Array, own: Array, blocks: Array, at: NDArray[np.int64], worth: Array
     ) -> None:
-        """What the best exchange for each unit is worth, all units against all chosen ones."""
-        ground, problem, units = self.outputs.ground, self.problem, self.units
+        """What the best exchange for each group is worth, all groups against all chosen ones."""
+        ground, problem, groups = self.outputs.ground, self.problem, self.groups
         S = fit.columns
-        B = ground.cross(ground.block(S), fit.bend).T
+        B = ground.cross(ground.block(S), fit.curvature).T
         G = B[S].copy()
         G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * ground.most(S)
         inverse = np.linalg.pinv(G, hermitian=True)
         v = fit.x - inverse @ g[S]
         u = -g - B @ (v - fit.x)
-        edges = np.flatnonzero(np.diff(units.of[S[self.kept :]], prepend=-1, append=-1))
+        edges = np.flatnonzero(np.diff(groups.of[S[self.kept :]], prepend=-1, append=-1))
         starts = np.concatenate([np.arange(self.kept), self.kept + edges])
-        B = B[units.order]
+        B = B[groups.order]
         exchange_worths(
-            blocks, at, B, B @ inverse, u[units.order], own[units.order], units.starts, inverse, v, starts, self.kept,
-            worth,
+            blocks, at, B, B @ inverse, u[groups.order], own[groups.order], groups.starts, inverse, v, starts,
+            self.kept, worth,
         )  # fmt: skip
 
-    # --- small things --------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
     def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:
-        """The kept columns, then the others unit by unit."""
-        free = columns[self.units.of[columns] >= 0]
-        return np.concatenate([self.problem.kept, free[np.argsort(self.units.place[free])]]).astype(np.int64)
+        """The kept columns, then the others group by group."""
+        free = columns[self.groups.of[columns] >= 0]
+        return np.concatenate([self.problem.kept, free[np.argsort(self.groups.place[free])]]).astype(np.int64)
 
     def _count(self, fit: JointFit) -> int:
-        return np.unique(self.units.of[fit.columns[self.kept :]]).size
+        return np.unique(self.groups.of[fit.columns[self.kept :]]).size
 
     def record(self, fit: JointFit, before: float) -> Record:
         old = np.empty(0) if self.best is None else self.best.columns

@@ -1,0 +1,439 @@
+"""Pursuits: algorithms that choose columns by the derivatives of F and fit on the columns they chose.
+
+A pursuit knows neither losses nor matrices: it runs on a `System`, one signal or several at once, each of which has a
+misfit F that is to be small.  For `minimize` the system is a problem with any loss (`ProblemSystem`), for `recover` a
+matrix or an operator, real or complex, with one or many right-hand sides (`sensing/linear.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.loop import PATIENCE, Clock, State
+from ..operators import largest
+from ..problem import Problem, Slots
+from ..result import Record, Status
+from ._support import NONE, Fit, Ground, Starts
+from .base import Solver, copy_slots
+
+Array = NDArray[Any]
+Columns = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """A signal's support, the coefficients on it, and its misfit."""
+
+    signal: int  # its number in the system
+    columns: Columns  # in increasing order
+    x: Array  # (outputs, columns); several outputs share a support
+    misfit: float  # F
+    rest: Any  # what the system remembers of the point: the residual, say
+    negative_gradient: Any = None  # −∇F on all columns, where a fit has computed it
+    memory: Any = None  # what the algorithm remembers of the point
+
+    def largest(self, k: int) -> Columns:
+        """The k columns with the largest coefficients."""
+        return self.columns[largest(magnitudes(self.x), min(k, self.columns.size))]
+
+    def on(self, columns: Columns) -> Array:
+        """The coefficients on some columns, zero where there are none."""
+        out = np.zeros((len(self.x), columns.size), self.x.dtype)
+        at, mine = find(self.columns, columns)
+        out[:, mine] = self.x[:, at[mine]]
+        return out
+
+    def entered(self, before: Iterate) -> int:
+        """How many of its columns another point did not have."""
+        return self.columns.size - int(np.count_nonzero(find(before.columns, self.columns)[1]))
+
+
+class GradientSystem(ABC):
+    """What gradient steps need of the signals.  Methods take and return one entry per signal, to share work."""
+
+    n: int
+    least_step: float = 0.0  # steps below it are not halved again
+
+    @abstractmethod
+    def negative_gradients(self, points: Sequence[Iterate]) -> Array:
+        """−∇F at each point on all columns, (points, outputs, d); empty if the system keeps it with its points."""
+
+    @abstractmethod
+    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Numbers, k: int) -> list[Iterate]:
+        """H_k(x − step·∇F) for each point, with what `negative_gradients` gave."""
+
+    @abstractmethod
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
+        """‖Δx‖² and Δx'∇²F Δx between points."""
+
+    @abstractmethod
+    def negligible(self, point: Iterate) -> float:
+        """‖Δx‖² that is no more than rounding at a point."""
+
+    @abstractmethod
+    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+        """A first guess of the step for each point."""
+
+    @property
+    @abstractmethod
+    def top_curvature(self) -> float:
+        """The largest eigenvalue of ∇²F, of a system where it is the same everywhere."""
+
+
+class System(GradientSystem):
+    """Signals with their misfits, for pursuits that fit on chosen columns."""
+
+    d: int
+    room: int  # columns that can be told apart: no fit on more of them is unique
+
+    @abstractmethod
+    def negative_gradients(self, points: Sequence[Iterate], one_by_one: bool = False) -> Array:
+        """−∇F at each point on all columns, (points, outputs, d); `one_by_one`: the support grows by one column."""
+
+    @abstractmethod
+    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
+        """The least misfit on each support.  An iterative fit starts from the point, and may stop when the derivatives
+        on the support have fallen to a `share` of what they were."""
+
+    @abstractmethod
+    def keep(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Iterate]:
+        """The points with the coefficients outside the given columns dropped; nothing is fitted."""
+
+    @abstractmethod
+    def move(
+        self, points: Sequence[Iterate], directions: Array, steps: Numbers, supports: Sequence[Columns]
+    ) -> list[Iterate]:
+        """x + step·direction on each support; zero elsewhere."""
+
+    @abstractmethod
+    def curvature_along(
+        self, points: Sequence[Iterate], directions: Array, supports: Sequence[Columns]
+    ) -> tuple[Numbers, Numbers]:
+        """‖v‖² and v'∇²F v for v = direction on a support, or the same multiple of both."""
+
+    @abstractmethod
+    def curvatures(self, points: Sequence[Iterate]) -> Numbers:
+        """The mean over all columns of ∂²F/∂x_j² at each point."""
+
+    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Numbers, k: int) -> list[Iterate]:
+        supports = top(magnitudes(gradient_point(points, gradients.copy(), steps)), k)
+        return self.move(points, gradients, steps, supports)
+
+    def negligible(self, point: Iterate) -> float:
+        return 1e-30 * float(np.sum(np.abs(point.x) ** 2))
+
+    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+        steps = steepest_steps(self, points, gradients, top(magnitudes(gradients), k))
+        steps[steps == 0.0] = 1.0  # no derivative, or no curvature: any step will do
+        return steps
+
+
+class Steps(Solver):
+    """What `recover` asks of an algorithm: a step from points to points; one that it does not change has converged."""
+
+    iterations: int
+
+    @property
+    def limit(self) -> int:
+        return self.iterations
+
+    @abstractmethod
+    def advance(self, system: Any, k: int, points: list[Iterate]) -> list[Iterate]:
+        """The next point of each signal."""
+
+    def settled(self, before: Iterate, after: Iterate, first: float) -> bool:
+        """Whether a step changed nothing that matters; `first` is the misfit of the start."""
+        still = np.array_equal(before.columns, after.columns)
+        return still and abs(before.misfit - after.misfit) <= self.tol * max(after.misfit, 1e-30 * first)
+
+
+@dataclass
+class Course:
+    """How the run of one signal goes: its best point, and how many steps ago that was found."""
+
+    best: Iterate
+    first: float  # the misfit of the start
+    since: int = 0
+
+    def take(self, steps: Steps, before: Iterate, after: Iterate) -> str | None:
+        """Follow a step; "converged" or "stalled" if it was the last."""
+        self.since = 0 if after.misfit < self.best.misfit else self.since + 1
+        if self.since == 0:
+            self.best = after
+        if steps.settled(before, after, self.first):
+            return "converged"
+        return "stalled" if self.since >= PATIENCE else None
+
+
+class Pursuit(Steps):
+    """A pursuit by its steps on a `System`; for `minimize` it runs on the problem."""
+
+    knows_its_end: ClassVar[bool] = True
+    any_loss: ClassVar[bool] = False
+    goes_on: ClassVar[bool] = False  # are its points known, bit for bit, by their coefficients?
+    start: ClassVar[str] = "fit"  # begins at the fit on the columns of x0; "x0": at x0 as it is; "empty": without it
+    remedies: ClassVar[dict[str, str]] = {
+        "stalled": "the support goes round in circles; try SubspacePursuit, or a larger k",
+        "stage limit": "allow more iterations",
+    }
+
+    @abstractmethod
+    def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]: ...
+
+    def iterate(
+        self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
+    ) -> Iterator[Record]:
+        name = type(self).__name__
+        if problem.positive or problem.radius < math.inf:
+            raise ValueError(f"{name} knows no positive=True and no radius; use HTSVRG or PGD for those")
+        system = ProblemSystem(problem, slots, clock)
+        if not (self.any_loss or system.ground.quadratic):
+            raise ValueError(f"{name} is for loss='squared'; GraSP and GraHTP are for all losses")
+        if state is None:
+            point = system.start(self.start)
+            yield system.record(point, point)._replace(null=system.null)
+            course = Course(point, point.misfit)
+        else:
+            point = system.point(*state["point"])
+            course = Course(system.point(*state["best"]) if state["best"] else point, state["first"], state["since"])
+            system.steps = state["steps"]
+        while True:
+            if self.goes_on and system.steps:  # the start may be a fit, of which the last bits are not known
+                best = None if course.best is point else system.coefficients(course.best)
+                clock.keep(
+                    point=system.coefficients(point), best=best,
+                    first=course.first, since=course.since, steps=system.steps,
+                )  # fmt: skip
+            before, [point] = point, self.advance(system, system.k, [point])
+            end = course.take(self, before, point)
+            record = system.record(before, course.best if end == "converged" else point)
+            if end == "converged":
+                change = abs(point.misfit - before.misfit)
+                message = f"step {system.steps} changed the objective by {change:.2g} and the support not at all"
+                record = record._replace(status=Status(end, message))
+            elif end == "stalled":
+                message = f"no stage of the last {PATIENCE} lowered the objective"
+                record = record._replace(status=Status(end, message, self.remedies[end]))
+            yield record
+
+    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
+        return "the iterates left the range of floats", "scale the columns, or give a ridge"
+
+
+class ProblemSystem(System):
+    """A problem of `minimize` as a system of one signal: any loss, fits by Newton's method.
+
+    The kept columns and the intercept are in every fit.  A pursuit sees the free columns only, numbered from zero, so
+    that it cannot choose a kept one a second time.
+    """
+
+    def __init__(self, problem: Problem, slots: Slots, clock: Clock) -> None:
+        self.problem, self.slots, self.clock = problem, slots, clock
+        self.free = np.delete(np.arange(problem.d), problem.kept)
+        self.n, self.d, self.room = problem.n, self.free.size, max(1, problem.n - problem.n_kept)
+        self.k = slots.x.size - problem.n_kept
+        self.steps = 0
+        self._told = 0
+        self.ground = Ground(problem, clock.check, 2 * self.k + problem.kept.size)
+
+    def start(self, kind: str) -> Iterate:
+        """Where a run begins, by `Pursuit.start`: at x0 as it is, at the fit on its columns, or at the empty model."""
+        x, empty = self.problem.vector(self.slots), self.ground.empty_fit()
+        self.null = empty.objective
+        if kind == "empty" or not x.any():
+            return self._point(empty)
+        columns = np.flatnonzero(x[self.free])
+        every = self._with_kept(columns)
+        given = x[every], self.problem.constant(self.slots)
+        if kind == "x0":
+            return self._at(columns, *given)
+        nothing = np.concatenate([empty.x, np.zeros(columns.size)]), empty.constant
+        return self._point(self.ground.newton(every, Starts([given, nothing], [])))
+
+    def negative_gradients(self, points: Sequence[Iterate], one_by_one: bool = False) -> Array:
+        self.ground.check()
+        gradients = np.empty((len(points), 1, self.d))
+        for gradient, point in zip(gradients, points, strict=True):
+            gradient[0] = -self._seen(point.rest)[0][self.free]
+        return gradients
+
+    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
+        return [self._fit(point, columns) for point, columns in zip(points, supports, strict=True)]
+
+    def keep(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Iterate]:
+        kept = self.problem.kept.size
+        return [
+            self._at(columns, np.concatenate([point.rest.x[:kept], point.on(columns)[0]]), point.rest.constant)
+            for point, columns in zip(points, supports, strict=True)
+        ]
+
+    def move(
+        self, points: Sequence[Iterate], directions: Array, steps: Numbers, supports: Sequence[Columns]
+    ) -> list[Iterate]:
+        moved = []
+        for point, direction, step, columns in zip(points, directions, steps, supports, strict=True):
+            on_kept, pull = self._on_kept(point.rest)
+            kept = point.rest.x[: on_kept.size] + step * on_kept
+            chosen = point.on(columns)[0] + step * direction[0, columns]
+            moved.append(self._at(columns, np.concatenate([kept, chosen]), point.rest.constant + step * pull))
+        return moved
+
+    def curvature_along(
+        self, points: Sequence[Iterate], directions: Array, supports: Sequence[Columns]
+    ) -> tuple[Numbers, Numbers]:
+        problem = self.problem
+        squares, curvatures = np.empty(len(points)), np.empty(len(points))
+        for i, (point, direction, columns) in enumerate(zip(points, directions, supports, strict=True)):
+            on_kept, pull = self._on_kept(point.rest)
+            v = np.concatenate([on_kept, direction[0, columns]])
+            # only the quotient counts, and squares of numbers around one do not overflow
+            exponent = math.frexp(max(float(np.abs(v).max(initial=0.0)), abs(pull)))[1]
+            v, pull = np.ldexp(v, -exponent), math.ldexp(pull, -exponent)
+            along = v @ self.ground.block(self._with_kept(columns)) + pull
+            squares[i] = float(v @ v) + pull * pull
+            curvatures[i] = float(point.rest.bend @ along**2) / problem.n + problem.l2 * float(v @ v)
+        return squares, curvatures
+
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
+        """For the squared loss, whose derivatives are w·(z − y)."""
+        squares, curvatures = np.empty(len(before)), np.empty(len(before))
+        weight, used = self.problem.weight, self.problem.weight > 0
+        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+            dx = np.zeros(self.problem.d)
+            dx[new.rest.columns] = new.rest.x
+            dx[old.rest.columns] -= old.rest.x
+            with np.errstate(over="ignore", invalid="ignore"):  # a step that left the range of floats is not taken
+                turn = (new.rest.slope - old.rest.slope)[used]
+                square = float(dx @ dx)
+                squares[i] = square + (new.rest.constant - old.rest.constant) ** 2
+                curvatures[i] = float(np.sum(turn**2 / weight[used])) / self.problem.n + self.problem.l2 * square
+        return squares, curvatures
+
+    def curvatures(self, points: Sequence[Iterate]) -> Numbers:
+        if self.ground.quadratic:
+            return np.full(len(points), float(self.ground.spread[self.free].mean()) + self.problem.l2)
+        return np.array([self._seen(point.rest)[1][self.free].mean() for point in points]) + self.problem.l2
+
+    @property
+    def top_curvature(self) -> float:
+        return self.problem.top_eigenvalue(self.clock.check) / self.problem.n
+
+    # --- fits and points -----------------------------------------------------------------------------------------
+    def _fit(self, point: Iterate, columns: Columns) -> Iterate:
+        fit: Fit = point.rest
+        old = np.zeros(self.problem.d)
+        old[fit.columns] = fit.x
+        every = self._with_kept(columns)
+        return self._point(self.ground.newton(every, Starts([(old[every], fit.constant)], [])))
+
+    def _at(self, columns: Columns, x: Numbers, constant: float) -> Iterate:
+        """The point with these coefficients, those of the kept columns first; nothing is fitted."""
+        return self._point(self.ground.newton(self._with_kept(columns), Starts([(x, constant)], []), 0))
+
+    def point(self, columns: Columns, x: Numbers, constant: float, misfit: float) -> Iterate:
+        """The point of which `coefficients` gave this."""
+        return replace(self._at(columns, x, constant), misfit=misfit)
+
+    def coefficients(self, point: Iterate) -> tuple[Columns, Numbers, float, float]:
+        """A point's columns, the coefficients on the kept ones and them, the intercept, and the misfit."""
+        return point.columns, point.rest.x, point.rest.constant, point.misfit
+
+    def _point(self, fit: Fit) -> Iterate:
+        kept = self.problem.kept.size
+        return Iterate(0, self.free.searchsorted(fit.columns[kept:]), fit.x[np.newaxis, kept:], fit.objective, fit)
+
+    def _with_kept(self, columns: Columns) -> Columns:
+        """The kept columns, then these of the free ones, as the problem numbers them."""
+        return np.concatenate([self.problem.kept, self.free[columns]])
+
+    def _seen(self, fit: Fit) -> tuple[Numbers, Numbers]:
+        """∇F and, unless it is the same everywhere, the curvature of every column: one pass."""
+        if fit.seen is None:
+            self.ground.passes += 1
+            gradient, _, own = self.ground.means(fit.slope, NONE if self.ground.quadratic else fit.bend)
+            gradient[fit.columns] += self.problem.l2 * fit.x
+            fit.seen = gradient, own
+        return fit.seen
+
+    def _on_kept(self, fit: Fit) -> tuple[Numbers, float]:
+        """−∇F on the kept columns and for the intercept."""
+        pull = -float(fit.slope.mean()) if self.problem.intercept else 0.0
+        return -self._seen(fit)[0][self.problem.kept], pull
+
+    def record(self, before: Iterate, now: Iterate) -> Record:
+        """Put the point into the slots; its record."""
+        self.steps += before is not now
+        place = self.problem.place(self.k, self.free[now.columns], now.rest.x, now.rest.constant)
+        entered = now.entered(before)
+        copy_slots(place, self.slots)
+        passes, self._told = self.ground.passes - self._told, self.ground.passes
+        return Record(now.misfit, passes * self.problem.n, entered, 0.0, math.nan, abs(now.misfit - before.misfit))
+
+
+# --- helpers of pursuits ---------------------------------------------------------------------------------------------
+def magnitudes(x: Array) -> Numbers:
+    """The magnitude of every column: (..., outputs, d) becomes (..., d)."""
+    if x.shape[-2] == 1:
+        return np.abs(x[..., 0, :])
+    return np.sqrt(np.sum(np.square(x.real) + np.square(x.imag), axis=-2))
+
+
+def top(scores: Numbers, count: int) -> list[Columns]:
+    """The columns of the largest scores of each row; ties go to the lower index."""
+    return [np.flatnonzero(mask) for mask in largest(scores, min(count, scores.shape[-1]))]
+
+
+def gradient_point(points: Sequence[Iterate], gradients: Array, steps: Numbers) -> Array:
+    """x − step·∇F on all columns, from the negative gradients, which are overwritten."""
+    with np.errstate(over="ignore"):  # such a step is then halved
+        gradients *= steps[:, np.newaxis, np.newaxis]
+    for moved, point in zip(gradients, points, strict=True):
+        moved[:, point.columns] += point.x
+    return gradients
+
+
+def steepest_steps(system: System, points: Sequence[Iterate], gradients: Array, supports: Sequence[Columns]) -> Numbers:
+    """The step that lowers F most along v = −∇F on a support: ‖v‖²/v'∇²F v; 0 where there is no curvature."""
+    squares, curvatures = system.curvature_along(points, gradients, supports)
+    return np.divide(squares, curvatures, out=np.zeros_like(squares), where=curvatures > 0.0)
+
+
+def newton_steps(system: System, points: Sequence[Iterate]) -> Numbers:
+    """The step that is right for a column of mean curvature by itself: one, if columns have norm one."""
+    curvatures = system.curvatures(points)
+    return np.divide(1.0, curvatures, out=np.ones_like(curvatures), where=curvatures > 0.0)
+
+
+def union(points: Sequence[Iterate], more: Sequence[Columns]) -> list[Columns]:
+    return [merged(point.columns, columns) for point, columns in zip(points, more, strict=True)]
+
+
+# NumPy's functions for sets know nothing of order and take ten times as long, which shows in small problems.
+def find(columns: Columns, wanted: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Where wanted columns stand among others, both in increasing order, and which of them are there."""
+    if not columns.size:
+        return np.zeros(wanted.size, np.intp), np.zeros(wanted.size, dtype=bool)
+    at = columns.searchsorted(wanted)
+    at[at == columns.size] = 0
+    return at, columns[at] == wanted
+
+
+def merged(some: Columns, others: Columns) -> Columns:
+    """The columns of both, each of which is in increasing order."""
+    both = np.concatenate([some, others])
+    both.sort(kind="stable")
+    new = np.ones(both.size, dtype=bool)
+    np.not_equal(both[1:], both[:-1], out=new[1:])
+    return both[new]
+
+
+def remember(points: Sequence[Iterate], memories: Sequence[Any]) -> list[Iterate]:
+    return [replace(point, memory=memory) for point, memory in zip(points, memories, strict=True)]
