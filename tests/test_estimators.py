@@ -81,7 +81,7 @@ def test_poisson_is_scikit_learns(diabetes):
     rated = KSparseRegressor(k=2, loss="poisson").fit(X, counts, offset=np.log(exposure))
     assert set(rated.get_feature_names_out()) == {"bmi", "bp"}
     np.testing.assert_allclose(rated.coef_[rated.support_], [10, -5], rtol=0.2)
-    with pytest.raises(ValueError, match="must not be negative for loss='poisson'"):
+    with pytest.raises(ValueError, match="must not be negative for the poisson loss"):
         KSparseRegressor(loss="poisson").fit(X, -counts)
 
 
@@ -232,7 +232,7 @@ def test_models_are_saved_and_loaded(tmp_path, diabetes, cancer, case):
         (lambda m: m.update(n_features=-1), "n_features"),
         (lambda m: m.update(outputs=[]), "outputs must be"),
         (lambda m: m.update(features=["a"]), "features must be 10 names"),
-        (lambda m: m["outputs"][0]["columns"].append(3), "a coefficient, a worth and a scale a column"),
+        (lambda m: m["outputs"][0]["columns"].append(3), "a coefficient, a worth and a scale per column"),
         (lambda m: m["outputs"][0]["columns"].__setitem__(0, 10), "different numbers below 10"),
         (lambda m: m["outputs"][0]["columns"].__setitem__(0, m["outputs"][0]["columns"][1]), "different numbers"),
         (lambda m: m["outputs"][0]["coefficients"].__setitem__(0, "1"), "finite numbers"),
@@ -385,7 +385,7 @@ def test_fewer_rows_than_features():
         (lambda X, y: KSparseRegressor(k=0).fit(X, y), "k must be at least 1, got 0"),
         (lambda X, y: KSparseRegressor(k=2.5).fit(X, y), "or a share between 0 and 1, got 2.5"),
         (lambda X, y: KSparseRegressor(k="ten").fit(X, y), "k must be an integer, got 'ten'"),
-        (lambda X, y: KSparseRegressor(loss="logistic").fit(X, y), "loss must be one of 'squared', 'huber', 'poisson'"),
+        (lambda X, y: KSparseRegressor(loss="logistic").fit(X, y), "loss must be one of 'squared', 'poisson', 'huber'"),
         (lambda X, y: KSparseClassifier(loss="squared").fit(X, y > 0), "loss must be one of 'logistic'"),
         (lambda X, y: KSparseRegressor(l2=-1.0).fit(X, y), "l2 must be a finite number of at least 0"),
         (lambda X, y: KSparseRegressor(solver="magic").fit(X, y), "solver must be one of"),

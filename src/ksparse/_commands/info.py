@@ -22,7 +22,7 @@ def info(
     with session(False):
         from .._text import table
         from ..estimators import load
-        from ..estimators._store import VERSION
+        from ..estimators.store import VERSION
         from ._models import shown
         from ._predictions import check_encoding_of, summary_of
 

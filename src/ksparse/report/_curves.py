@@ -8,9 +8,9 @@ import numpy as np
 
 from .._page import visible
 from .._style import BLACK, BLUE, new_axes
-from ..estimators._pictures import NAMED, legend_beside, line_style, whole_numbers
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path
+from ..estimators.summary import NAMED, legend_beside, line_style, whole_numbers
 from ._figures import SIZE, Sketch
 from ._fit import Fit
 from ._words import counted, number

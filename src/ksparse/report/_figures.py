@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._style import BLACK, BLUE, ORANGE, new_axes
-from ..estimators._pictures import legend_beside
+from ..estimators.summary import legend_beside
 from ..sensing.phase import wilson
 
 SIZE = (4.8, 3.1)  # inches: two fit beside each other, one on a telephone

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._page import visible
 from .._validate import check_count
-from ..estimators._summary import shown_worth
 from ..estimators.classifier import KSparseClassifier
 from ..estimators.regressor import KSparseRegressor
+from ..estimators.summary import shown_worth
 
 LOSSES = {
     "squared": "squared error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .._page import visible
-from ..estimators._summary import chosen_words
+from ..estimators.summary import chosen_words
 from ._fit import LOSSES, Fit
 from ._quality import Quality
 from ._verdict import ends, summary

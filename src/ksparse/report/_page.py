@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from .. import __version__
 from .._files import disk_is_full, write_whole
 from .._page import Picture, check_tools, draw_picture, render
-from ..estimators._summary import caution
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
+from ..estimators.summary import caution
 from . import _curves, _features, _verdict
 from ._classes import judge_classes
 from ._figures import Sketch

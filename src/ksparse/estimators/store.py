@@ -1,4 +1,4 @@
-"""Models as JSON: readable, and never code.  What is malformed is refused."""
+"""Fitted models as JSON files: readable, and never code.  A malformed file is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")
 
 
 def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
-    """Write a fitted model; the file is complete or not there."""
+    """Write a fitted model; the file is complete or does not exist."""
     coef = np.atleast_2d(model.coef_)
     for name in ("classes_", "groups_"):
         if hasattr(model, name) and not _labels(getattr(model, name).tolist()):
@@ -60,8 +60,11 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
 
 
 def _feature_worth(model: Any) -> dict[str, Any] | None:
-    """What each column of the support is worth in all outputs, the place of its group in `groups` (−1 for a column that
-    is always kept), and on how many of the rows that was found; None if it is not known."""
+    """What each column of the support is worth in all outputs, and on how many of the rows that was found.
+
+    `groups` is the place of a column's group in the list of groups; −1 for a column that is always kept.  None if the
+    worth is not known.
+    """
     if getattr(model, "worth_rows_", None) is None:
         return None
     return {
@@ -74,14 +77,41 @@ def _feature_worth(model: Any) -> dict[str, Any] | None:
 
 
 def load(path: Any) -> Any:
-    """Read a model that `save` wrote.
+    """Read a model that `save` wrote, and return it as a fitted estimator.
 
-    A file of an older version lacks `feature_worth_`: it is the sum of the estimates in the file then, and `summary`
-    says so.
+    A file written by an older version lacks `feature_worth_`: it is then the sum of the estimates in the file, and
+    `summary` says so.
 
-    Raises FileNotFoundError if there is no file, and ValueError, naming what is wrong, for anything else.
+    Parameters
+    ----------
+    path : str or Path
+        The file to read.
+
+    Returns
+    -------
+    KSparseRegressor or KSparseClassifier
+        It predicts as the model that was saved.  The history and the certificate of the fit are not in the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is not a valid model; the message says what is wrong.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ksparse import KSparseRegressor, load
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.json")
+    ...     KSparseRegressor(k=3).fit(X, y).save(path)
+    ...     load(path).support_
+    array([2, 3, 8])
     """
-    from . import classifier, regressor
+    from . import KSparseClassifier, KSparseRegressor
 
     path = Path(path)
     try:
@@ -90,7 +120,7 @@ def load(path: Any) -> Any:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a model: {error}") from None
-    known = {c.__name__: c for c in (classifier.KSparseClassifier, regressor.KSparseRegressor)}
+    known: dict[str, Any] = {"KSparseClassifier": KSparseClassifier, "KSparseRegressor": KSparseRegressor}
     try:
         _need(isinstance(content, dict) and content.get("format") == FORMAT, f"it is not of the format {FORMAT!r}")
         _need(
@@ -142,12 +172,13 @@ def load(path: Any) -> Any:
 
 
 def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, constants: Any) -> None:
+    """Enter output i of a file in the arrays."""
     _need(isinstance(output, dict), f"output {i} must be an object")
     columns, weights, useful, sizes = (output.get(name) for name in ("columns", "coefficients", "worth", "scale"))
     lists = all(isinstance(part, list) for part in (columns, weights, useful, sizes))
     _need(
         lists and len(columns) == len(weights) == len(useful) == len(sizes),
-        f"output {i} must have a coefficient, a worth and a scale a column",
+        f"output {i} must have a coefficient, a worth and a scale per column",
     )
     _need(_columns(columns, d), f"the columns of output {i} must be different numbers below {d}")
     numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
@@ -156,8 +187,8 @@ def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, consta
 
 
 def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
-    """Set `feature_worth_`, and what goes with it."""
-    if found is None:  # of an older version
+    """Set `feature_worth_` and the attributes that belong to it."""
+    if found is None:  # a file of an older version
         model.feature_worth_, model.worth_rows_ = estimates.sum(axis=0), None
         return
     S, d = model.support_, estimates.shape[1]
@@ -177,12 +208,13 @@ def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
 
 
 def _columns(columns: Any, d: int) -> bool:
+    """Whether these are different column numbers."""
     whole = isinstance(columns, list) and all(type(j) is int and 0 <= j < d for j in columns)
     return whole and len(set(columns)) == len(columns)
 
 
 def _check_match(encoding: Any, names: list[str], d: int) -> None:
-    """Refuse an encoding that gives other columns than the model knows: they would be taken for each other."""
+    """Raise if an encoding gives other columns than the model has: predictions would mix them up."""
     encoding = check_encoding(encoding)
     if encoding["kind"] != "table":
         return
