@@ -130,12 +130,13 @@ class _KSparseCV(Shown, BaseEstimator):
             raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
         with coefficients_only():
             path = k_path(X, y, ks, template, sample_weight=mask)
-        test = np.arange(X.shape[0])[test]
         if isinstance(X, Source):
             test = np.sort(test)
             if (np.diff(test) == 0).any():
                 raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
-        held = Selected(X, test) if isinstance(X, Source) else X[test]
+            held: Any = Selected(X, test)
+        else:
+            held = X[test]
         if self.scoring is not None:
             scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
             return [float(scorer(model, held, y[test])) for model in path.models]

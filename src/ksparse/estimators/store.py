@@ -22,7 +22,7 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
     """Write a fitted model; the file is complete or does not exist."""
     coef = np.atleast_2d(model.coef_)
     for name in ("classes_", "groups_"):
-        if hasattr(model, name) and not _labels(getattr(model, name).tolist()):
+        if hasattr(model, name) and not _are_labels(getattr(model, name).tolist()):
             raise ValueError(f"{name} must be texts or numbers to be written, got {getattr(model, name).tolist()}")
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if encoding is not None:
@@ -46,13 +46,17 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
         "outputs": [
             {
                 "intercept": float(constant),
-                "columns": np.flatnonzero(weights).tolist(),
-                "coefficients": weights[np.flatnonzero(weights)].tolist(),
-                "worth": worth[np.flatnonzero(weights)].tolist(),
-                "scale": model.scale_[np.flatnonzero(weights)].tolist(),
+                "columns": S.tolist(),
+                "coefficients": weights[S].tolist(),
+                "worth": worth[S].tolist(),
+                "scale": model.scale_[S].tolist(),
             }
-            for weights, constant, worth in zip(
-                coef, np.atleast_1d(model.intercept_), np.atleast_2d(model.worth_), strict=True
+            for S, weights, constant, worth in zip(
+                map(np.flatnonzero, coef),
+                coef,
+                np.atleast_1d(model.intercept_),
+                np.atleast_2d(model.worth_),
+                strict=True,
             )
         ],
     }
@@ -120,33 +124,31 @@ def load(path: Any) -> Any:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a model: {error}") from None
-    known: dict[str, Any] = {"KSparseClassifier": KSparseClassifier, "KSparseRegressor": KSparseRegressor}
+    kinds: dict[str, Any] = {"KSparseClassifier": KSparseClassifier, "KSparseRegressor": KSparseRegressor}
     try:
         _need(isinstance(content, dict) and content.get("format") == FORMAT, f"it is not of the format {FORMAT!r}")
-        _need(
-            type(content.get("version")) is int and content["version"] == VERSION,
-            f"its version is {content.get('version')!r}, this reads {VERSION}",
-        )
-        _need(content.get("class") in known, f"its class {content.get('class')!r} is not one of {', '.join(known)}")
+        version = content.get("version")
+        _need(type(version) is int and version == VERSION, f"its version is {version!r}, this reads {VERSION}")
+        _need(content.get("class") in kinds, f"its class {content.get('class')!r} is not one of {', '.join(kinds)}")
         parameters = content.get("parameters")
-        _need(
-            isinstance(parameters, dict) and set(parameters) == set(PLAIN), f"its parameters must be {', '.join(PLAIN)}"
-        )
+        known = isinstance(parameters, dict) and set(parameters) == set(PLAIN)
+        _need(known, f"its parameters must be {', '.join(PLAIN)}")
         d, outputs = content.get("n_features"), content.get("outputs")
         _need(type(d) is int and 0 < d < 2**31, f"n_features must be a positive integer, got {d!r}")
         _need(isinstance(outputs, list) and len(outputs) > 0, "outputs must be a list of models")
         names, classes = content.get("features"), content.get("classes")
-        _need(names is None or _texts(names, d), f"features must be {d} names")
+        named = isinstance(names, list) and len(names) == d and all(isinstance(name, str) for name in names)
+        _need(names is None or named, f"features must be {d} names")
         _need(_is_number(content.get("objective")), "objective must be a number")
         groups = content.get("groups")
-        _need(groups is None or _labels(groups), "groups must be a list of labels")
+        _need(groups is None or _are_labels(groups), "groups must be a list of labels")
         encoding, target = content.get("encoding"), content.get("target")
         _need(encoding is None or isinstance(encoding, dict), "encoding must be an object")
         if encoding is not None:
             _check_match(encoding, names or [], d)
         _need(target is None or isinstance(target, str), "target must be a name")
         _check_parameters(parameters)
-        model = known[content["class"]](**parameters)
+        model = kinds[content["class"]](**parameters)
         coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
         model.scale_ = np.zeros(d)
         for i, output in enumerate(outputs):
@@ -154,7 +156,7 @@ def load(path: Any) -> Any:
         model._restore(coef, constants, worth, classes, content.get("kind"))
         _restore_worth(model, content.get("feature_worth"), worth, groups)
         kept, count = content.get("kept", []), content.get("n_groups")
-        _need(_columns(kept, d), f"kept must be different numbers below {d}")
+        _need(_are_columns(kept, d), f"kept must be different numbers below {d}")
         _need(count is None or (type(count) is int and count >= len(groups or [])), "n_groups must count the groups")
         model.kept_ = np.array(kept, dtype=np.int64)
     except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
@@ -180,7 +182,7 @@ def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, consta
         lists and len(columns) == len(weights) == len(useful) == len(sizes),
         f"output {i} must have a coefficient, a worth and a scale per column",
     )
-    _need(_columns(columns, d), f"the columns of output {i} must be different numbers below {d}")
+    _need(_are_columns(columns, d), f"the columns of output {i} must be different numbers below {d}")
     numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
     _need(numbers, f"output {i} must hold finite numbers")
     coef[i, columns], worth[i, columns], scale[columns], constants[i] = weights, useful, sizes, output["intercept"]
@@ -207,7 +209,7 @@ def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
     model.worth_rows_, model.n_rows_ = rows, all_rows
 
 
-def _columns(columns: Any, d: int) -> bool:
+def _are_columns(columns: Any, d: int) -> bool:
     """Whether these are different column numbers."""
     whole = isinstance(columns, list) and all(type(j) is int and 0 <= j < d for j in columns)
     return whole and len(set(columns)) == len(columns)
@@ -248,9 +250,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _labels(groups: Any) -> bool:
+def _are_labels(groups: Any) -> bool:
     return isinstance(groups, list) and all(isinstance(label, str | int | float) for label in groups)
-
-
-def _texts(names: Any, d: int) -> bool:
-    return isinstance(names, list) and len(names) == d and all(isinstance(name, str) for name in names)
