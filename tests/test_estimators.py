@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -410,3 +412,21 @@ def test_the_summary_escapes_names():
     assert "&lt;b&gt;a" in page
     assert "(intercept)" in page
     assert page.count("<tr>") == 6
+
+
+# --- documentation ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "estimator", [KSparseRegressor, KSparseClassifier, KSparseRegressorCV, KSparseClassifierCV, KSparseSelector]
+)
+def test_docstrings_list_every_parameter_with_its_default_and_every_attribute(estimator):
+    doc = inspect.cleandoc(estimator.__doc__)
+    for name, parameter in inspect.signature(estimator).parameters.items():
+        default = f'"{parameter.default}"' if isinstance(parameter.default, str) else str(parameter.default)
+        assert re.search(rf"^{name} : .*, default={re.escape(default)}$", doc, re.MULTILINE), name
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    fitted = estimator().fit(X, y)
+    for name in vars(fitted):
+        if name.endswith("_"):
+            assert re.search(rf"^{name} : ", doc, re.MULTILINE), name
+    assert not re.search(r"^\{\w+\}", doc, re.MULTILINE)
+    assert "Examples" in doc
