@@ -233,10 +233,10 @@ def test_warnings_point_at_the_line_that_called(jobs):
 
 def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
     """Refits for the worth of every feature would take a good part of a cross-validation."""
-    from ksparse.estimators import _joint
+    from ksparse.estimators import base
 
-    seen, examine = [], _joint.examine
-    monkeypatch.setattr(_joint, "examine", lambda *all: (seen.append(1), examine(*all))[1])
+    seen, examine = [], base.examine
+    monkeypatch.setattr(base, "examine", lambda *all: (seen.append(1), examine(*all))[1])
     X, y = load_breast_cancer(return_X_y=True)
     model = KSparseClassifierCV([1, 2], cv=3).fit(X, y)
     assert len(seen) == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -81,7 +83,7 @@ def test_poisson_is_scikit_learns(diabetes):
     rated = KSparseRegressor(k=2, loss="poisson").fit(X, counts, offset=np.log(exposure))
     assert set(rated.get_feature_names_out()) == {"bmi", "bp"}
     np.testing.assert_allclose(rated.coef_[rated.support_], [10, -5], rtol=0.2)
-    with pytest.raises(ValueError, match="must not be negative for loss='poisson'"):
+    with pytest.raises(ValueError, match="must not be negative for the poisson loss"):
         KSparseRegressor(loss="poisson").fit(X, -counts)
 
 
@@ -232,7 +234,7 @@ def test_models_are_saved_and_loaded(tmp_path, diabetes, cancer, case):
         (lambda m: m.update(n_features=-1), "n_features"),
         (lambda m: m.update(outputs=[]), "outputs must be"),
         (lambda m: m.update(features=["a"]), "features must be 10 names"),
-        (lambda m: m["outputs"][0]["columns"].append(3), "a coefficient, a worth and a scale a column"),
+        (lambda m: m["outputs"][0]["columns"].append(3), "a coefficient, a worth and a scale per column"),
         (lambda m: m["outputs"][0]["columns"].__setitem__(0, 10), "different numbers below 10"),
         (lambda m: m["outputs"][0]["columns"].__setitem__(0, m["outputs"][0]["columns"][1]), "different numbers"),
         (lambda m: m["outputs"][0]["coefficients"].__setitem__(0, "1"), "finite numbers"),
@@ -385,7 +387,7 @@ def test_fewer_rows_than_features():
         (lambda X, y: KSparseRegressor(k=0).fit(X, y), "k must be at least 1, got 0"),
         (lambda X, y: KSparseRegressor(k=2.5).fit(X, y), "or a share between 0 and 1, got 2.5"),
         (lambda X, y: KSparseRegressor(k="ten").fit(X, y), "k must be an integer, got 'ten'"),
-        (lambda X, y: KSparseRegressor(loss="logistic").fit(X, y), "loss must be one of 'squared', 'huber', 'poisson'"),
+        (lambda X, y: KSparseRegressor(loss="logistic").fit(X, y), "loss must be one of 'squared', 'poisson', 'huber'"),
         (lambda X, y: KSparseClassifier(loss="squared").fit(X, y > 0), "loss must be one of 'logistic'"),
         (lambda X, y: KSparseRegressor(l2=-1.0).fit(X, y), "l2 must be a finite number of at least 0"),
         (lambda X, y: KSparseRegressor(solver="magic").fit(X, y), "solver must be one of"),
@@ -417,3 +419,21 @@ def test_balanced_classes_whose_weights_differ_beyond_all_measure():
     weight = np.where(y == 1, 1e300, 1e-200)
     model = KSparseClassifier(k=2, l2=1e-3, class_weight="balanced").fit(X, y, sample_weight=weight)
     assert np.array_equal(model.support_, KSparseClassifier(k=2, l2=1e-3, class_weight="balanced").fit(X, y).support_)
+
+
+# --- documentation ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "estimator", [KSparseRegressor, KSparseClassifier, KSparseRegressorCV, KSparseClassifierCV, KSparseSelector]
+)
+def test_docstrings_list_every_parameter_with_its_default_and_every_attribute(estimator):
+    doc = inspect.cleandoc(estimator.__doc__)
+    for name, parameter in inspect.signature(estimator).parameters.items():
+        default = f'"{parameter.default}"' if isinstance(parameter.default, str) else str(parameter.default)
+        assert re.search(rf"^{name} : .*, default={re.escape(default)}$", doc, re.MULTILINE), name
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    fitted = estimator().fit(X, y)
+    for name in vars(fitted):
+        if name.endswith("_"):
+            assert re.search(rf"^{name} : ", doc, re.MULTILINE), name
+    assert not re.search(r"^\{\w+\}", doc, re.MULTILINE)
+    assert "Examples" in doc

@@ -262,7 +262,7 @@ IRIS = load_iris(return_X_y=True)
         (KSparseRegressor(loss="poisson"), planted(), "fit the targets one by one"),
         (KSparseRegressor(solver="ht-svrg"), planted(), "solver must be 'auto' or a JointExchange for several targets"),
         (KSparseRegressor(positive=True), planted(), "positive must be False for several targets"),
-        (KSparseRegressor(groups=[0, 1]), planted(), "groups must have one label a column, that is shape \\(30,\\)"),
+        (KSparseRegressor(groups=[0, 1]), planted(), "groups must have one label per column, that is shape \\(30,\\)"),
         (KSparseRegressor(groups={"bmi": 1}), planted(), "groups names the column 'bmi'"),
         (KSparseRegressor(groups={3: []}), planted(), "groups must hold labels such as"),
         (KSparseClassifier(groups=[0, 0, 1, 1], solver="pgd"), IRIS, "multi_class='softmax'|for groups"),

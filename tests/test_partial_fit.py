@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from ksparse import HTSVRG, KSparseClassifier, KSparseRegressor
-from ksparse.estimators._reservoir import Reservoir
+from ksparse.estimators.tables import Reservoir
 
 BATCHES = (slice(0, 7), slice(7, 150), slice(150, 300))
 

@@ -325,7 +325,7 @@ def test_what_needs_rows_in_memory_says_so(dense):
         KSparseRegressor().partial_fit(Blocks(A), y)
     with pytest.raises(ValueError, match=r"y must be given.*source\.y"):
         KSparseRegressor().fit(Blocks(A), None)
-    with pytest.raises(ValueError, match=r"y must have one entry a row of X \(600\), got 3"):
+    with pytest.raises(ValueError, match=r"y must have one entry per row of X \(600\), got 3"):
         KSparseRegressor().fit(Blocks(A), y[:3])
     with pytest.raises(ValueError, match="columns of the fit in their order, got 'b' where 'a' was"):
         KSparseRegressor(k=1).fit(Blocks(A[:, :2], names=["a", "c"]), y).predict(Blocks(A[:, :2], names=["b", "c"]))

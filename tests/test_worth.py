@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 from ksparse import HTSVRG, PGD, KSparseClassifier, KSparseClassifierCV, KSparseRegressor, k_path, load
-from ksparse.estimators import _evidence, _worth
+from ksparse.estimators import certificate, worth
 from ksparse.losses import resolve
 
 # value and derivative of a row, by NumPy alone
@@ -150,7 +150,7 @@ def test_refits_respect_a_sign_constraint(loss):
     weight = rng.random(len(y)) + 0.5
     weight /= weight.mean()
     Z = (X - weight @ X / len(y)) / X.std(axis=0)
-    refits = _worth.Refits(_worth.OneOutput(resolve(loss), y, weight), Z, 0.0, 0.01, True, positive=True)
+    refits = worth.LeaveOutRefits(worth.OneOutput(resolve(loss), y, weight), Z, 0.0, 0.01, True, positive=True)
     x, constant = refits.best(np.zeros((1, 7)), np.zeros(1))
     assert (x >= 0).all()
     assert 0 < np.count_nonzero(x) < 7  # the constraint is felt
@@ -274,8 +274,8 @@ def test_sparse_rows_and_blocks_are_dense_rows():
 def test_many_rows_start_from_refits_on_some(monkeypatch, kind):
     X, y, _ = data(kind, n=2000)
     plain = KSparseClassifier(k=4).fit(X, y)
-    monkeypatch.setattr(_worth, "SOME", 400)
-    monkeypatch.setattr(_worth, "NUMBERS", 5000)  # in batches too
+    monkeypatch.setattr(worth, "SAMPLE", 400)
+    monkeypatch.setattr(worth, "MAX_NUMBERS", 5000)  # in batches too
     some = KSparseClassifier(k=4).fit(X, y)
     np.testing.assert_allclose(some.feature_worth_, plain.feature_worth_, rtol=1e-3)
 
@@ -287,7 +287,7 @@ def test_some_rows_may_lack_a_column(monkeypatch):
     X[rng.choice(400, 12, replace=False), 6] = 1.0
     settings = {"k": 3, "always_keep": [6], "standardize": False, "l2": 0.0, "fit_intercept": False}
     plain = KSparseClassifier(**settings).fit(X, y)
-    monkeypatch.setattr(_worth, "SOME", 20)
+    monkeypatch.setattr(worth, "SAMPLE", 20)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         some = KSparseClassifier(**settings).fit(X, y)
@@ -300,7 +300,7 @@ def test_of_very_many_rows_a_sample_is_enough_and_the_table_says_so(monkeypatch,
     y = y & (rng.random(y.size) < 0.03) if rare else y
     plain = KSparseClassifier(k=4).fit(X, y)
     assert plain.worth_rows_ == 20_000
-    monkeypatch.setattr(_evidence, "MOST", 4000)
+    monkeypatch.setattr(certificate, "MAX_ROWS", 4000)
     some = KSparseClassifier(k=4).fit(X, y)
     assert 2000 < some.worth_rows_ <= 4000
     np.testing.assert_allclose(some.feature_worth_, plain.feature_worth_, rtol=0.1)
@@ -315,7 +315,7 @@ def test_a_bounded_fit_of_everything_is_the_fit_itself():
     """Refits without nothing give what the model has."""
     X, y, _ = data("poisson")
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    refits = _worth.Refits(_worth.OneOutput(resolve("poisson"), y, np.ones(len(y))), Z, 0.0, 0.01, True)
+    refits = worth.LeaveOutRefits(worth.OneOutput(resolve("poisson"), y, np.ones(len(y))), Z, 0.0, 0.01, True)
     x, constant = refits.best(np.zeros((1, 7)), np.zeros(1))
     assert refits.rises(x, constant, [np.empty(0, np.int64)])[0] == pytest.approx(0.0, abs=1e-9)
 
@@ -338,10 +338,10 @@ def test_one_row_for_each_group(grouped, tmp_path):
     assert "radius error (always kept)" in text
     assert "A positive coefficient speaks for class good." in text
     assert "without the group (the others refitted)" in text
-    for (_, label, weights, worth), names in zip(summary.rows, summary.columns, strict=True):
+    for (_, label, weights, shown), names in zip(summary.rows, summary.columns, strict=True):
         at = [list(grouped.feature_names_in_).index(name) for name in names]
         np.testing.assert_allclose(np.atleast_1d(weights), grouped.coef_[0, at])
-        np.testing.assert_allclose(grouped.feature_worth_[at], worth)
+        np.testing.assert_allclose(grouped.feature_worth_[at], shown)
         assert label in text
     page = summary._repr_html_()
     assert "always kept" in page
@@ -365,8 +365,8 @@ def test_a_group_of_many_columns_is_a_range():
 def test_softmax_tables_show_the_worth_in_all_classes():
     X, y = load_wine(return_X_y=True)
     model = KSparseClassifier(k=2).fit(X, y)
-    for _, name, _, worth in model.summary().rows:
-        assert worth == model.feature_worth_[int(name[1:])]
+    for _, name, _, shown in model.summary().rows:
+        assert shown == model.feature_worth_[int(name[1:])]
     assert "without the feature in all classes (the others refitted)" in str(model.summary())
     assert model.summary().positive is None
 
@@ -438,5 +438,5 @@ def test_pictures_and_pages_show_the_same(grouped):
     X, y = load_wine(return_X_y=True)
     model = KSparseClassifier(k=2).fit(pd.DataFrame(X).rename(columns=str), y)
     page = fit_page(model, data="wine", rows=178, target="kind")
-    for worth in model.feature_worth_[model.support_]:
-        assert page.count(f"<span>{worth:.3g}</span>") == 4  # once in all, and beside each class
+    for value in model.feature_worth_[model.support_]:
+        assert page.count(f"<span>{value:.3g}</span>") == 4  # once in all, and beside each class

@@ -161,7 +161,7 @@ def solve(
     if check_flag(standardize, "standardize"):
         weight = None if sample_weight is None else check_weight(sample_weight, design.shape[0])
         design = scaled = standardize_columns(
-            design, weight, check_flag(intercept, "intercept"), by_rows=not reads_columns(solver)
+            design, weight, check_flag(intercept, "intercept"), by_rows=not solver.reads_columns
         )
         if x0 is not None:
             x0, intercept0 = scaled.to_scaled(check_vector(x0, "x0", design.shape[1], "column"), intercept0)
@@ -198,11 +198,6 @@ def pick_solver(solver: Any, design: Design, k: int, positive: bool, radius: flo
         names = ", ".join(map(repr, ["auto", *SOLVERS]))
         raise ValueError(f"solver must be an instance such as HTSVRG(), or one of {names}, got {solver!r}")
     return solver
-
-
-def reads_columns(solver: Solver) -> bool:
-    """Whether a solver asks for columns and sums; others draw rows, and get a copy of standardised ones."""
-    return getattr(solver, "reads_scaled", False)
 
 
 def _in_units_of_A(callback: Callable[[Progress], Any], scaled: Standardized) -> Callable[[Progress], Any]:

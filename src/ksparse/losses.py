@@ -76,6 +76,11 @@ def _(loss):
 class Logistic(NamedTuple):
     """log(1 + exp(−y z)) for y = ±1."""
 
+    @property
+    def targets(self) -> str:
+        """The kind of targets: "labels" (±1), "counts" or, without this property, "real"."""
+        return "labels"
+
     def check_target(self, y: NDArray[np.float64]) -> None:
         _check_signs(y, "logistic")
 
@@ -107,6 +112,15 @@ def _(loss):
 # ---------------------------------------------------------------------------------------------------------------------
 class Poisson(NamedTuple):
     """exp(z) − y z for y ≥ 0: the negative log-likelihood of a count with mean exp(z), less the constant log y!."""
+
+    @property
+    def targets(self) -> str:
+        """The kind of targets: "labels" (±1), "counts" or, without this property, "real"."""
+        return "counts"
+
+    def inverse_link(self, z: NDArray[Any]) -> NDArray[Any]:
+        """The expected target at prediction z; without this method it is z itself."""
+        return np.exp(z)
 
     def check_target(self, y: NDArray[np.float64]) -> None:
         if (y < 0).any():
@@ -166,6 +180,11 @@ def _(loss):
 # ---------------------------------------------------------------------------------------------------------------------
 class SquaredHinge(NamedTuple):
     """max(0, 1 − y z)² for y = ±1."""
+
+    @property
+    def targets(self) -> str:
+        """The kind of targets: "labels" (±1), "counts" or, without this property, "real"."""
+        return "labels"
 
     def check_target(self, y: NDArray[np.float64]) -> None:
         _check_signs(y, "squared_hinge")

@@ -127,7 +127,7 @@ def path(
                     work.written["report"] = report
                 if plot is not None:
                     from .._style import as_bytes
-                    from ..estimators._pictures import draw_path
+                    from ..estimators.summary import draw_path
 
                     with whole_file(files["plot"]) as file:
                         file.write_bytes(as_bytes(draw_path(found), files["plot"].suffix[1:].lower()))

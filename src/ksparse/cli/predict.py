@@ -97,7 +97,7 @@ def info(model: opt.ModelFile, as_json: opt.Json = False) -> None:
 
 def _facts(model: Any, summary: Any) -> dict[str, Any]:
     """A saved model for JSON."""
-    from ..estimators._store import VERSION
+    from ..estimators.store import VERSION
     from .data import needed_columns
     from .models import feature_rows
 

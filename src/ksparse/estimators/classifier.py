@@ -1,4 +1,4 @@
-"""KSparseClassifier."""
+"""KSparseClassifier: classification with at most k features."""
 
 from __future__ import annotations
 
@@ -15,78 +15,92 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._validate import check_choice, check_flag
-from ..design.standardized import in_precision
 from ..result import Status
-from ._base import KSparseEstimator, Learnt
-from ._evidence import FitCertificate
-from ._joint import fit_outputs, note_groups, refuse_what_is_not_there, solver_knows_units, start_from
-from ._tables import check_labels, check_weights
+from .base import Array, KSparseEstimator, Learnt, starting_point
+from .certificate import Examined, FitCertificate
+from .regressor import KSparseRegressor, shares_docs
+from .tables import check_labels, check_rows, check_weights
 
 
-def _has_probabilities(model: Any) -> bool:
+def has_probabilities(model: Any) -> bool:
+    """True if the loss gives probabilities; else an AttributeError says why not."""
     if model.loss != "logistic":
         raise AttributeError(f"probabilities are for loss='logistic', this model has {model.loss!r}")
     return True
 
 
 def _known_classes(before: NDArray[Any] | None, classes: ArrayLike | None) -> NDArray[Any]:
-    """The classes that `partial_fit` goes by: named at the first call, and the same ever after."""
+    """The classes of `partial_fit`: the first call names them, and they stay the same."""
     if classes is None:
         if before is None:
-            raise ValueError("classes must be given at the first call of partial_fit: all labels, also those to come")
+            raise ValueError("classes must be given at the first call of partial_fit: all labels, including later ones")
         return before
     named = np.unique(np.asarray(classes))
     if named.size < 2:
         raise ValueError(f"classes must hold at least two classes, got {named.tolist()}")
     if before is not None and not np.array_equal(before, named):
-        raise ValueError(f"classes must stay {before.tolist()}, got {named.tolist()}; fit starts anew")
+        raise ValueError(f"classes must stay {before.tolist()}, got {named.tolist()}; fit starts afresh")
     return named
 
 
+@shares_docs(KSparseRegressor)
 class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     r"""Classification with at most k features.
 
     .. math:: \min_{w, b}\ \frac1n \sum_i \log(1 + \exp(-y_i (w\cdot x_i + b))) + \frac{λ}{2}\|w\|^2
               \quad\text{s.t.}\quad \|w\|_0 \le k
 
-    on columns of variance one; for more than two classes the softmax, whose classes share the k features.
+    where y_i = ±1 and the columns of X are scaled to variance one.  For more than two classes the loss is that of the
+    softmax, whose classes share the k features.
 
     Parameters
     ----------
-    k, fit_intercept, standardize, positive, always_keep, groups, solver, warm_start, max_time, random_state, n_jobs,
-    reservoir, verbose, callback
-        As in `KSparseRegressor`.
-    loss : "logistic" or "squared_hinge"
-    multi_class : "auto", "softmax" or "ovr"
-        For more than two classes: one model of all classes with k features in all, or a model a class against the rest
-        with k features each.  "auto" is "softmax" for the logistic loss, and "ovr" where that cannot be had: for other
-        losses, positive=True or another solver.
-    l2 : "auto" or float
-        λ: without a ridge separable classes have no solution, and weights run away.  "auto" is 0.1·k·log(d + 1)/n, 0.1
-        at most, chosen by held-out loss on several data sets; 0.0 for none.  What was used is `l2_`.
-    class_weight : "balanced" or dict, optional
-        As in scikit-learn.
+    {k}
+    loss : {"logistic", "squared_hinge"}, default="logistic"
+        The loss of one row.
+    {fit_intercept} {standardize}
+    l2 : "auto" or float, default="auto"
+        The ridge λ; 0.0 for none, but then separable classes have no solution, and the coefficients diverge.  "auto" is
+        0.1·k·log(d + 1)/n, at most 0.1; it was chosen by held-out loss on several data sets.  The value used is `l2_`.
+    {positive} {always_keep} {groups}
+    multi_class : {"auto", "softmax", "ovr"}, default="auto"
+        For more than two classes: "softmax" is one model of all classes with k features in all, "ovr" one model per
+        class against the rest, with k features each.  "auto" is "softmax" where that is possible, and "ovr" for other
+        losses than the logistic one, for positive=True and for other solvers than `JointExchange`.
+    class_weight : "balanced" or dict {class: weight}, default=None
+        Weights of the classes; "balanced" makes them inversely proportional to the number of rows of each class.
+    {solver} {warm_start} {max_time} {random_state} {n_jobs} {reservoir} {verbose} {callback}
 
     Attributes
     ----------
     coef_ : array of shape (1, d) or (classes, d)
+        Coefficients in the units of X; with two classes, positive ones speak for ``classes_[1]``.
     intercept_ : array of shape (1,) or (classes,)
+        Intercepts.
     classes_ : array
+        The labels of the classes, sorted.
     multi_class_ : "softmax", "ovr", or None for two classes
+        How several classes were fitted.
     support_ : array of int
         The columns that any class uses.
-    feature_worth_ : array of shape (d,)
-        By how much the objective would rise without each column in any class; as in `KSparseRegressor`.
+    {feature_worth_}
     worth_ : array of the shape of coef_
         For two classes the same numbers.  With "ovr", by how much the objective would rise without the column in one
         class.  With "softmax" an estimate for one coefficient, from a quadratic model of the objective in its class
-        alone: far from the truth where a feature matters much, and not to be added up.
-    groups_, support_groups_, n_groups_, kept_, worth_rows_
-        As in `KSparseRegressor`.
-    k_, l2_, scale_, n_rows_, n_iter_, objective_, history_, status_, swap_optimal_, certificate_, reservoir_,
-    n_features_in_, feature_names_in_
-        As in `KSparseRegressor`; with "ovr" the objective is the sum over the classes, and history_, status_,
-        swap_optimal_ and certificate_ are lists.
+        alone: it is far from the truth where a feature matters much, and the estimates do not add up.
+    {worth_rows_} {groups_} {support_groups_} {n_groups_} {kept_} {scale_} {k_} {l2_} {n_rows_} {n_iter_}
+    objective_ : float
+        The objective on the scaled columns; with "ovr" the sum over the classes.
+    history_ : History, or list of History
+        The objective after every stage, as in `Result`; with "ovr" a list over the classes.
+    status_ : Status, or list of Status
+        How the fit ended, as in `Result`; with "ovr" a list over the classes.
+    swap_optimal_ : bool or None, or list
+        Whether no exchange of a chosen feature for another lowers the objective; None if the solver does not know.
+        With "ovr" a list over the classes.
+    certificate_ : FitCertificate, or list of FitCertificate
+        What is certain about the fit; print it.  With "ovr" a list over the classes.
+    {reservoir_} {n_features_in_} {feature_names_in_}
 
     Examples
     --------
@@ -98,14 +112,11 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     (3, 0.97)
     """
 
-    _losses = ("logistic", "squared_hinge")
-    _ridge_power = 1  # also where there are many rows: classes may be separable
+    _ridge_power = 1  # it must not vanish with many rows: classes may be separable
     multi_class: str
     class_weight: Any
-    multi_class_: str | None
-    coef_: NDArray[Any]
-    intercept_: NDArray[Any]
     classes_: NDArray[Any]
+    multi_class_: str | None
 
     def __init__(
         self,
@@ -137,27 +148,57 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-        """Learn from rows X and labels y of any kind."""
-        X, y = self._check_pairs(
-            X, y, ensure_all_finite=not check_flag(self.standardize, "standardize")
-        )  # else scaling looks
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table (pandas, polars, Arrow), Dask collection or source, of shape (n, d)
+        y : array of shape (n,)
+            Labels of any kind.
+        sample_weight : array of shape (n,), default=None
+            Weights of the rows; a weight of two counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        # entries that are not finite are found while the columns are standardised
+        X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
         classes, index = np.unique(y, return_inverse=True)
         if classes.size < 2:
             raise ValueError(
                 f"y must hold at least two classes, got only {classes.tolist()[0]!r}: one class is nothing to learn"
             )
         weight = check_weights(sample_weight, X)
-        self._forget()
-        return self._fit(X, classes, index, weight, warm=self.warm_start)
+        self.__dict__.pop("reservoir_", None)
+        return self._fit(X, classes, index, weight)
 
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Any:
-        """Learn from these rows and those of earlier calls, as in `KSparseRegressor.partial_fit`.
+        """Fit the model on these rows and those of earlier calls, of which `reservoir` rows are remembered.
 
-        The first call needs all `classes`, also those to come.  The score of one without a row so far is a number, as
-        low as half a row among all others would make it.
+        As long as all rows are remembered, the model is that of `fit` on all of them; afterwards that of a uniform
+        sample, drawn with random_state.  Every call fits from scratch.  With warm_start=True it starts from the last
+        model: faster, but it may then end in another local optimum than `fit`.  `fit` forgets the rows of earlier
+        calls, and its own rows are not remembered.
 
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n, d)
+        y : array of shape (n,)
+        classes : array, default=None
+            All labels, including later ones; the first call needs them.  The score of a class without rows so far is
+            finite: as low as half a row among all others would make it.
+        sample_weight : array of shape (n,), default=None
+            Weights of the rows; a weight of two counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
         >>> from sklearn.datasets import load_iris
         >>> from ksparse import KSparseClassifier
         >>> X, y = load_iris(return_X_y=True)
@@ -169,88 +210,79 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         known = _known_classes(getattr(self, "classes_", None), classes)
         unknown = y[~np.isin(y, known)]
         if unknown.size:
-            raise ValueError(f"y must hold classes that the first call named, got {unknown[0]!r}; fit starts anew")
+            raise ValueError(f"y must hold classes that the first call named, got {unknown[0]!r}; fit starts afresh")
         rows = self._remember(X, np.searchsorted(known, y), sample_weight)
-        self._fit(rows.X, known, rows.y, rows.weight, warm=self.warm_start)
+        self._fit(rows.X, known, rows.y, rows.weight)
         self.reservoir_ = rows
         return self
 
     def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
-        self._loss_name()
-        X, y = self._check_rows(X, y, order="C", **settings)
+        self._check_loss()
+        X, y = check_rows(self, X, y, order="C", **settings)
         check_labels(y)
         return X, y
 
-    def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Any, warm: bool) -> Any:
+    def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Array | None) -> Any:
+        """Fit on rows with class numbers `index`."""
         self._begin(len(index), weight)
         weight = self._class_weights(classes, index, weight)
-        same = hasattr(self, "coef_") and self.coef_.shape[1] == X.shape[1] and np.array_equal(self.classes_, classes)
-        again, way = warm and same, self._way(classes.size)
+        way = self._way(classes.size)
         if way == "softmax" and np.unique(index).size < classes.size:
-            way = "ovr"  # until every class has been seen
+            way = "ovr"  # until rows of every class have been seen
+        start = None
+        same = hasattr(self, "coef_") and self.coef_.shape[1] == X.shape[1] and np.array_equal(self.classes_, classes)
+        if self.warm_start and same:
+            start = self.coef_.astype(np.float64), self.intercept_.astype(np.float64)
         if way == "softmax":
-            fit_outputs(self, X, index, weight, None, "softmax", again)
-            self.classes_, self.multi_class_ = classes, way
-            return self
-        positives = [1] if classes.size == 2 else range(classes.size)
-        targets = [np.where(index == c, 1.0, -1.0) for c in positives]
-        starts = zip(self.coef_.astype(np.float64), self.intercept_, strict=True) if again else [None] * len(targets)
-        fits = self._learn_each(X, targets, weight, None, list(starts))
-        results = [fit.result for fit in fits]
-        self.classes_, self.multi_class_ = classes, way  # now that nothing can fail
-        self.coef_ = in_precision(np.array([fit.coef for fit in fits]), X.dtype)
-        self.intercept_ = in_precision(np.array([fit.intercept for fit in fits]), X.dtype)
-        self.worth_ = np.array([fit.worth for fit in fits])
-        self.feature_worth_ = self.worth_.sum(axis=0)  # the objective is the sum over the models
-        self.worth_rows_ = min(fit.worth_rows for fit in fits)
-        self.support_ = np.flatnonzero(self.coef_.any(axis=0))
-        self.n_iter_ = max(1, max(result.n_stages for result in results))
-        self.objective_ = sum(result.objective for result in results)
-        note_groups(self)
-        several = len(results) > 1
-        self.history_ = [result.history for result in results] if several else results[0].history
-        self.status_ = [result.status for result in results] if several else results[0].status
-        self.swap_optimal_ = [result.swap_optimal for result in results] if several else results[0].swap_optimal
-        self.certificate_ = [fit.certificate for fit in fits] if several else fits[0].certificate
+            fits = [self._learn(X, index, weight, None, "softmax", start)]
+        else:
+            positives = [1] if classes.size == 2 else range(classes.size)
+            targets = [np.where(index == c, 1.0, -1.0) for c in positives]
+            starts = [None if start is None else (start[0][[c]], start[1][[c]]) for c in range(len(targets))]
+            fits = self._learn_each(X, targets, weight, None, starts)
+        self._note(fits, X)
+        self.classes_, self.multi_class_ = classes, way
         return self
 
-    def _learn(self, X: Any, target: NDArray[np.float64], *others: Any) -> Any:
-        """As for all estimators; but a class without rows, or without others, has no best score but infinity."""
-        if target.min() < target.max():
-            return super()._learn(X, target, *others)
+    def _learn(self, X: Any, Y: NDArray[Any], *others: Any) -> Learnt:
+        """Fit one model.  A class without rows, or without rows of other classes, gets a constant score: its best score
+        would be infinite."""
+        if Y.min() < Y.max():
+            return super()._learn(X, Y, *others)
         n, d = X.shape
-        self.k_ = self._count(d - self._kept(d).size)
-        self.l2_ = self._ridge(d)
+        self.k_ = self._check_k(d - self._kept(d).size)
+        self.l2_ = self._check_l2(d)
         self.__dict__.setdefault("scale_", np.ones(d))
         status = Status("converged", "all rows seen so far are on one side of this class")
         objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
-        flat = replace(
-            start_from(np.zeros(d), float(target[0] * np.log(2 * n + 1))), objective=objective, status=status
-        )
+        constant = float(Y[0] * np.log(2 * n + 1))
+        result = replace(starting_point(np.zeros(d), constant), objective=objective, status=status)
         certificate = FitCertificate("stationary", False, 0.0, 0.0, 0.0, 0.0, objective)
-        return Learnt(flat, flat.x, flat.intercept, np.zeros(d), certificate, n)
+        known = Examined(np.zeros((1, d)), np.zeros(d), certificate, n)
+        return Learnt(result, np.zeros((1, d)), np.array([constant]), known)
 
     def _way(self, classes: int) -> str | None:
-        """How several classes are met; None for two."""
+        """How several classes are fitted: "softmax" or "ovr"; None for two classes."""
         way = check_choice(self.multi_class, "multi_class", ("auto", "softmax", "ovr"))
         if way == "softmax":
             if self.loss != "logistic":
                 raise ValueError(f"multi_class='softmax' is for loss='logistic', got {self.loss!r}; use 'ovr'")
             if classes > 2:
-                refuse_what_is_not_there(self, "multi_class='softmax'", "or use multi_class='ovr'")
+                self._check_joint("multi_class='softmax'", "or use multi_class='ovr'")
         if classes == 2:
             return None
         if way == "auto":
             able = self.loss == "logistic" and not self.positive
-            return "softmax" if able and solver_knows_units(self) else "ovr"
+            return "softmax" if able and self._may_be_joint() else "ovr"
         return way
 
-    def _class_weights(self, classes: Any, index: Any, weight: Any) -> Any:
+    def _class_weights(self, classes: NDArray[Any], index: NDArray[np.int64], weight: Array | None) -> Array | None:
+        """The weights of the rows, times those of their classes."""
         if self.class_weight is None:
             return weight
         each = np.ones(index.size) if weight is None else weight
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            count = np.bincount(index, weight, minlength=classes.size)  # rows of each class, a weight of two is two
+            count = np.bincount(index, weight, minlength=classes.size)  # rows of each class, by weight
             share = np.divide(each, count[index], out=np.zeros(index.size), where=each > 0)  # of a row in its class
             both = share * (count.sum() / np.count_nonzero(count))
         else:
@@ -259,8 +291,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             raise ValueError(f"class_weight must leave rows that count, got {self.class_weight!r}")
         return both
 
-    def _one_output(self, y: NDArray[Any], weight: Any) -> tuple[NDArray[np.float64], Any, float]:
-        """The targets as they were fitted, the weights with those of the classes, and the unit of the targets."""
+    def _one_output(self, y: NDArray[Any], weight: Array | None) -> tuple[Array, Array | None, float]:
+        """The targets as they were fitted, the weights times those of the classes, and the unit of the targets."""
         if len(self.classes_) > 2:
             raise ValueError(
                 "fit must be a model of two classes: the theorem is about one score; fit one against the others"
@@ -271,17 +303,17 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         return np.where(index == 1, 1.0, -1.0), self._class_weights(self.classes_, index, weight), 1.0
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Scores: (n,) for two classes, (n, classes) for more."""
+        """Return the scores: (n,) for two classes, (n, classes) for more."""
         return self._linear(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of every row."""
+        """Return the class of every row."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities of the classes, (n, classes); with "ovr" each against the rest, scaled to one."""
+        """Return the probabilities of the classes, (n, classes); with "ovr" each against the rest, scaled to sum 1."""
         scores = self.decision_function(X)
         if self.multi_class_ == "softmax":
             return softmax(scores, axis=1)
@@ -291,14 +323,14 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
-        """Logarithms of `predict_proba`."""
+        """Return the logarithms of `predict_proba`, (n, classes)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def to_sklearn(self) -> LogisticRegression:
-        """The same decisions from a plain LogisticRegression, for deployment without ksparse."""
+        """Return a LogisticRegression with the same decisions, for deployment without ksparse."""
         check_is_fitted(self)
         if self.loss != "logistic" or self.multi_class_ == "ovr":
             raise ValueError("to_sklearn is for loss='logistic', with two classes or multi_class='softmax'")
@@ -312,19 +344,21 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     def _output_names(self) -> list[str]:
         return [str(c) for c in (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)]
 
-    def _targets(self, y: NDArray[Any]) -> list[NDArray[np.float64]]:
+    def _targets(self, y: NDArray[Any]) -> list[Array]:
+        """The targets ±1 of every output."""
         positives = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return [np.where(y == c, 1.0, -1.0) for c in positives]
 
     def _kind(self) -> str | None:
-        """What a file must say about the outputs."""
+        """How several outputs belong together; files record it."""
         return self.multi_class_
 
     def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any, kind: Any) -> None:
-        self._loss_name()
+        """Set the attributes that a file holds."""
+        self._check_loss()
         plain = isinstance(classes, list) and all(isinstance(c, str | int | float) for c in classes)
         if not plain or len(set(classes)) != len(classes) or len(coef) != (1 if len(classes) == 2 else len(classes)):
-            raise ValueError("classes must be different labels, one an output (two for a single output)")
+            raise ValueError("classes must be different labels, one per output (two for a single output)")
         several = len(classes) > 2
         if kind not in ((None, "softmax", "ovr") if several else (None,)):
             raise ValueError(f"kind must be 'softmax' or 'ovr' for several classes, got {kind!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,15 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._style import BLACK, BLUE, canvas, finish, new_axes
+from .._style import BLACK, BLUE, new_axes
 from .._text import data_frame, html_table
-from ..design.blocks import Source
-from ..sources import as_source
-from ._joint import coefficients_only, count_units
-from ._pictures import Shown, plain, whole_numbers
-from ._sources import Selected, check_source
-from ._tables import check_labels, check_rows, check_weights
-from .classifier import KSparseClassifier, _has_probabilities
+from ..design import Source
+from .base import coefficients_only
+from .classifier import KSparseClassifier, has_probabilities
 from .path import check_ks, k_path, mean_loss
-from .regressor import KSparseRegressor, has_several_targets
+from .regressor import KSparseRegressor, has_several_targets, shares_docs
+from .summary import Shown, Summary, plain, plot_method, whole_numbers
+from .tables import Selected, check_labels, check_rows, check_weights, count_choices
 
 SHARED = (
     "coef_", "intercept_", "support_", "worth_", "feature_worth_", "k_", "n_iter_", "objective_", "history_", "status_",
@@ -33,7 +32,7 @@ SHARED = (
 
 
 class _KSparseCV(Shown, BaseEstimator):
-    """The part that regressors and classifiers share."""
+    """What both estimators share."""
 
     _default: type
 
@@ -62,36 +61,39 @@ class _KSparseCV(Shown, BaseEstimator):
         return template
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-        """Choose k by cross-validation, then learn from all rows."""
-        template = self._template()
-        template._loss_name()
-        frame = X
-        several = not is_classifier(template) and has_several_targets(y, template.loss)
-        X = as_source(X)
-        settings: dict[str, Any] = {
-            "y_numeric": not is_classifier(template),
-            "ensure_min_samples": 2,
-            "multi_output": several,
-        }
-        if isinstance(X, Source):
-            X, y = check_source(self, X, y, **settings)
-        else:
-            X, y = check_rows(self, X, y, order="C", **settings)
-        if is_classifier(template):
+        """Choose k by cross-validation, then fit the model on all rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table (pandas, polars, Arrow), Dask collection or source, of shape (n, d)
+        y : array of shape (n,) or, for a regressor, (n, targets)
+        sample_weight : array of shape (n,), default=None
+            Weights of the rows; a weight of two counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        template, frame = self._template(), X
+        template._check_loss()
+        classify = is_classifier(template)
+        several = not classify and has_several_targets(y, template.loss)
+        X, y = check_rows(self, X, y, order="C", y_numeric=not classify, multi_output=several, ensure_min_samples=2)
+        if classify:
             check_labels(y)
         weight = check_weights(sample_weight, X)
         numbered = template._numbered(self, X.shape[1])
-        d = count_units(numbered, X.shape[1])
+        d = count_choices(numbered.groups, X.shape[1])
         ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
-        folds = self._folds(y, is_classifier(template))
-        # threads: the work is in kernels and BLAS, and nobody copies X; a fold is a set of weights
+        folds = self._folds(y, classify)
+        # in threads, since the work is in kernels and BLAS; a fold is a set of weights, so that X is not copied
         work = Parallel(n_jobs=self.n_jobs, prefer="threads")
         scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
         if not np.isfinite(scores).all():
             fold, at = np.argwhere(~np.isfinite(scores))[0]
             raise ValueError(f"scoring gave {scores[fold, at]} for k = {ks[at]} on fold {fold}; use another one")
         mean, spread = scores.mean(axis=0), np.zeros(len(ks))
-        if len(folds) > 1:  # of one fold there is no standard error
+        if len(folds) > 1:  # one fold has no standard error
             unit = np.abs(scores).max() or 1.0  # so that no square overflows
             spread = unit * (scores / unit).std(axis=0, ddof=1) / np.sqrt(len(folds))
         best = int(np.argmax(mean))
@@ -107,7 +109,7 @@ class _KSparseCV(Shown, BaseEstimator):
         return self
 
     def _folds(self, y: Any, classify: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """Pairs of the rows to fit on and the rows to judge by."""
+        """Pairs (rows to fit on, rows held out)."""
         try:
             folds = list(check_cv(self.cv, y, classifier=classify).split(np.zeros(len(y)), y))
             pairs = [(np.arange(len(y))[train], np.arange(len(y))[test]) for train, test in folds]
@@ -119,61 +121,66 @@ class _KSparseCV(Shown, BaseEstimator):
         return pairs
 
     def _fold(self, template: Any, X: Any, y: Any, weight: Any, train: Any, test: Any, ks: Any) -> list[float]:
-        """The score of every k on the rows left out."""
+        """The score of every k on the rows held out."""
         mask = np.zeros(X.shape[0])
         mask[train] = 1.0 if weight is None else weight[train]
         if weight is not None and not (weight[train].any() and weight[test].any()):
-            raise ValueError("every fold needs rows with weight, to learn from and to be judged by; use other folds")
+            raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
         if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
-            raise ValueError("every fold needs rows of every class to learn from; use fewer folds or stratify them")
+            raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
         with coefficients_only():
             path = k_path(X, y, ks, template, sample_weight=mask)
-        test = np.arange(X.shape[0])[test]
         if isinstance(X, Source):
             test = np.sort(test)
             if (np.diff(test) == 0).any():
                 raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
-        held = Selected(X, test) if isinstance(X, Source) else X[test]
+            held: Any = Selected(X, test)
+        else:
+            held = X[test]
         if self.scoring is not None:
             scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
             return [float(scorer(model, held, y[test])) for model in path.models]
         share = None if weight is None else weight[test]
         return [-mean_loss(model, held, y[test], share) for model in path.models]
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """What the chosen model predicts."""
+    def _chosen(self) -> Any:
+        """The fitted model with the chosen k."""
         check_is_fitted(self)
-        return self.estimator_.predict(X)
+        return self.estimator_
 
-    def summary(self) -> Any:
-        """The table of the chosen model."""
-        check_is_fitted(self)
-        return self.estimator_.summary()
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predictions of the chosen model."""
+        return self._chosen().predict(X)
+
+    def summary(self) -> Summary:
+        """Return a table of the features of the chosen model: names, coefficients, and what each is worth."""
+        return self._chosen().summary()
 
     def save(self, path: Any, *, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
-        """Write the chosen model as JSON; `ksparse.load` gives it back as a plain estimator."""
-        check_is_fitted(self)
-        self.estimator_.save(path, encoding=encoding, target=target)
+        """Write the chosen model as JSON; `ksparse.load` reads it as a KSparseRegressor or KSparseClassifier.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+        encoding : dict, default=None
+            How the columns of a file became those of X (see `ksparse.sources.Files`).
+        target : str, default=None
+            The name of what is predicted.
+        """
+        self._chosen().save(path, encoding=encoding, target=target)
 
     def to_sklearn(self) -> Any:
-        """The chosen model as one of scikit-learn's own, for deployment without ksparse."""
-        check_is_fitted(self)
-        return self.estimator_.to_sklearn()
+        """Return the chosen model as one of scikit-learn's own, for deployment without ksparse."""
+        return self._chosen().to_sklearn()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the chosen features."""
-        check_is_fitted(self)
-        return self.estimator_.get_feature_names_out(input_features)
-
-    def plot(self, path: Any = None, ax: Any = None) -> Any:
-        """The score against k, with one standard error and the chosen k; needs the `report` extra.
-
-        `path` is a file to write, `ax` are axes to draw on; without either pyplot, and so a notebook, shows the figure.
-        """
-        check_is_fitted(self)
-        return finish(self._draw(canvas(path, ax)), path)
+        """Return the names of the chosen features."""
+        return self._chosen().get_feature_names_out(input_features)
 
     def _draw(self, ax: Any = None) -> Any:
+        """Draw the score against k, with one standard error and the chosen k."""
+        check_is_fitted(self)
         ax = new_axes(ax)
         ax.errorbar(self.ks_, self.mean_score_, self.standard_error_, color=BLUE, marker="o", capsize=2, linewidth=1.5)
         ax.axvline(self.k_, color=BLACK, linewidth=1, linestyle=":")
@@ -182,21 +189,20 @@ class _KSparseCV(Shown, BaseEstimator):
         whole_numbers(ax)
         return ax
 
+    plot = plot_method(_draw)
+
     def _minimized(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Any:
-        check_is_fitted(self)
-        return self.estimator_._minimized(X, y, sample_weight, offset)
+        return self._chosen()._minimized(X, y, sample_weight, offset)
 
     def to_frame(self) -> Any:
-        """One row per k as a pandas.DataFrame: the mean score, its standard error, the score of every fold, and which
-        k was chosen."""
+        """Return a pandas.DataFrame of the scores with one row per k, and which k was chosen."""
         check_is_fitted(self)
         columns = {"k": self.ks_, "mean_score": self.mean_score_, "standard_error": self.standard_error_}
         folds = {f"fold_{i}": scores for i, scores in enumerate(self.scores_)}
         return data_frame({**columns, **folds, "chosen": self.ks_ == self.k_})
 
-    def _shown(self) -> tuple[list[Any], list[Any]]:
-        check_is_fitted(self)
-        tables, pictures = self.estimator_._shown()
+    def _shown(self) -> tuple[list[str], list[Callable[[], Any]]]:
+        tables, pictures = self._chosen()._shown()
         rows = [("k", "mean score", "±", "")]
         for k, mean, error in zip(self.ks_, self.mean_score_, self.standard_error_, strict=True):
             rows.append((f"{k}", f"{mean:.5g}", f"{error:.2g}", "chosen" if k == self.k_ else ""))
@@ -211,30 +217,47 @@ class _KSparseCV(Shown, BaseEstimator):
         return tags
 
 
+@shares_docs(KSparseRegressor)
 class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     """`KSparseRegressor` with k chosen by cross-validation.
 
     Parameters
     ----------
-    ks : array of int, optional
-        1, 2, ... up to 20 by default.
-    estimator : KSparseRegressor, optional
-        Whose other settings are used.
-    cv : int or splitter
-    scoring : str or scorer, optional
-        Minus the held-out loss by default.
-    one_standard_error : bool
-        Take the smallest k whose score is within one standard error of the best, not the best.
-    n_jobs : int, optional
-        Threads, one a fold.
+    ks : array of int, default=None
+        The numbers of features to try; by default 1, 2, ..., 20, or up to the number of columns (or groups) if there
+        are fewer.
+    estimator : KSparseRegressor, default=None
+        The model whose other settings are used.
+    cv : int, splitter of scikit-learn or list of pairs (train, test), default=5
+        The folds.
+    scoring : str or scorer of scikit-learn, default=None
+        The score, larger is better; by default minus the mean loss on the rows held out.
+    one_standard_error : bool, default=True
+        Whether to take the smallest k whose score is within one standard error of the best, instead of the best k.
+    n_jobs : int, default=None
+        Number of threads; a fold uses one.
 
     Attributes
     ----------
-    k_, best_k_ : int
-        The chosen k, and the one with the best mean score.
-    ks_, scores_, mean_score_, standard_error_ : arrays
+    ks_ : array of int
+        The numbers of features that were tried.
+    scores_ : array of shape (folds, ks)
+        The score of every fold and k.
+    mean_score_ : array of shape (ks,)
+        The mean score of every k.
+    standard_error_ : array of shape (ks,)
+        The standard error of the mean score.
+    best_k_ : int
+        The k with the best mean score.
+    best_score_ : float
+        The best mean score.
     estimator_ : KSparseRegressor
-        Fitted on all rows; coef_, intercept_, support_ and the like are its own.
+        The model with the chosen k, fitted on all rows.  The attributes below are its own.
+    k_ : int
+        The chosen k.
+    {coef_} {intercept_} {support_} {feature_worth_} {worth_} {worth_rows_} {groups_} {support_groups_} {n_groups_}
+    {kept_} {scale_} {l2_} {n_rows_} {n_iter_} {objective_} {history_} {status_} {swap_optimal_} {certificate_}
+    {n_features_in_} {feature_names_in_}
 
     Examples
     --------
@@ -248,8 +271,29 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     _default = KSparseRegressor
 
 
+@shares_docs(KSparseClassifier, KSparseRegressorCV)
 class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
-    """`KSparseClassifier` with k chosen by cross-validation; parameters as in `KSparseRegressorCV`.
+    """`KSparseClassifier` with k chosen by cross-validation.
+
+    Parameters
+    ----------
+    {ks}
+    estimator : KSparseClassifier, default=None
+        The model whose other settings are used.
+    {cv} {scoring} {one_standard_error}
+    n_jobs : int, default=None
+        Number of threads; a fold uses one.
+
+    Attributes
+    ----------
+    {ks_} {scores_} {mean_score_} {standard_error_} {best_k_} {best_score_}
+    estimator_ : KSparseClassifier
+        The model with the chosen k, fitted on all rows.  The attributes below are its own.
+    k_ : int
+        The chosen k.
+    {coef_} {intercept_} {classes_} {multi_class_} {support_} {feature_worth_} {worth_} {worth_rows_} {groups_}
+    {support_groups_} {n_groups_} {kept_} {scale_} {l2_} {n_rows_} {n_iter_} {objective_} {history_} {status_}
+    {swap_optimal_} {certificate_} {n_features_in_} {feature_names_in_}
 
     Examples
     --------
@@ -264,18 +308,15 @@ class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
     _default = KSparseClassifier
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """The scores of the chosen model."""
-        check_is_fitted(self)
-        return self.estimator_.decision_function(X)
+        """Return the scores of the chosen model: (n,) for two classes, (n, classes) for more."""
+        return self._chosen().decision_function(X)
 
-    @available_if(lambda model: _has_probabilities(model._template()))
+    @available_if(lambda model: has_probabilities(model._template()))
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """The probabilities of the chosen model."""
-        check_is_fitted(self)
-        return self.estimator_.predict_proba(X)
+        """Return the probabilities of the chosen model, (n, classes)."""
+        return self._chosen().predict_proba(X)
 
-    @available_if(lambda model: _has_probabilities(model._template()))
+    @available_if(lambda model: has_probabilities(model._template()))
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
-        """The logarithms of these."""
-        check_is_fitted(self)
-        return self.estimator_.predict_log_proba(X)
+        """Return the logarithms of `predict_proba`, (n, classes)."""
+        return self._chosen().predict_log_proba(X)

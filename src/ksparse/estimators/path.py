@@ -1,4 +1,4 @@
-"""k_path: the model for every k, each started from the one before, with what helps to choose among them."""
+"""k_path: one model for every k, each started from the one before, with criteria to choose among them."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
 
 from .. import losses
-from .._style import canvas, finish
 from .._text import data_frame, html_table
 from .._validate import check_counts
-from ..design.blocks import Source
+from ..design import Source
 from ..losses import look_at_rows
 from ..sources import as_source
-from ._joint import count_units
-from ._pictures import draw_path, image
-from ._tables import check_weights
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
+from .summary import draw_path, image, plot_method
+from .tables import check_weights, count_choices
 
 CRITERIA = ("aic", "bic", "ebic")
-LARGEST = 20  # the path's end, unless told
+LARGEST = 20  # the largest k by default
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The models of a path; arrays have an entry a k.
+    """The models of a path; the arrays have one entry per k.
 
     Attributes
     ----------
     k : array of int
+        The numbers of features.
     models : list
         The fitted estimators.
     objective : array
-        Of training, on scaled columns.
+        The training objective, on scaled columns.
     loss : array
-        The mean loss of training, without the ridge.
+        The mean training loss, without the ridge.
     aic, bic, ebic : array
-        Information criteria, smaller is better; the last one also counts how many supports there were to choose from.
+        Information criteria, smaller is better; the last one also penalises the number of supports to choose from.
     """
 
     k: NDArray[np.int64]
@@ -54,14 +53,19 @@ class Path:
     ebic: NDArray[np.float64]
 
     def best(self, criterion: str = "ebic") -> Any:
-        """The model with the smallest "aic", "bic" or "ebic"."""
+        """Return the model with the smallest criterion.
+
+        Parameters
+        ----------
+        criterion : {"aic", "bic", "ebic"}, default="ebic"
+        """
         if criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of 'aic', 'bic', 'ebic', got {criterion!r}")
         return self.models[int(np.argmin(getattr(self, criterion)))]
 
     @property
     def coefs(self) -> NDArray[np.float64]:
-        """Coefficients, (ks, d) or (ks, outputs, d)."""
+        """The coefficients, (ks, d) or (ks, outputs, d)."""
         return np.array([model.coef_ for model in self.models])
 
     @property
@@ -74,7 +78,7 @@ class Path:
         return f"Path(k = {self.k[0]}..{self.k[-1]}, smallest ebic at k = {best.k_})"
 
     def moves(self) -> list[tuple[list[str], list[str]]]:
-        """The names of the features that enter and that leave at every k."""
+        """Return for every k the names of the features that enter, and of those that leave."""
         names = [list(map(str, model.get_feature_names_out())) for model in self.models]
         return [
             ([name for name in now if name not in before], [name for name in before if name not in now])
@@ -82,7 +86,7 @@ class Path:
         ]
 
     def to_frame(self) -> Any:
-        """One row per k as a pandas.DataFrame: objective, loss, criteria, and a list of the names of the features."""
+        """Return a pandas.DataFrame with one row per k: objective, loss, criteria, and the names of the features."""
         columns = {name: getattr(self, name) for name in ("k", "objective", "loss", *CRITERIA)}
         return data_frame({**columns, "features": [model.get_feature_names_out().tolist() for model in self.models]})
 
@@ -95,26 +99,23 @@ class Path:
         title = "smallest " + ", ".join(f"{name} at k = {self.best(name).k_}" for name in CRITERIA)
         return html_table(rows, title, (6,)) + image(functools.partial(draw_path, self))
 
-    def plot(self, path: Any = None, ax: Any = None) -> Any:
-        """What one standard deviation of a feature does, against k, the chosen k marked; needs the `report` extra.
-
-        `path` is a file to write, `ax` are axes to draw on; without either pyplot, and so a notebook, shows the figure.
-        """
-        return finish(draw_path(self, canvas(path, ax)), path)
+    plot = plot_method(draw_path)
 
 
 def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = None, **fit_params: Any) -> Path:
-    """Fit a model for every k.
+    """Return one fitted model for every k, each started from the one before.
 
     Parameters
     ----------
-    X, y : as for the estimator
-    ks : array of int, optional
-        1, 2, ... up to 20 (or the columns or groups there are) by default.
-    estimator : KSparseRegressor or KSparseClassifier, optional
-        Whose settings are used; a regressor by default.
+    X : array, sparse matrix, table (pandas, polars, Arrow), Dask collection or source, of shape (n, d)
+    y : array of shape (n,) or (n, targets)
+    ks : array of int, default=None
+        The numbers of features to try; by default 1, 2, ..., 20, or up to the number of columns (or groups) if there
+        are fewer.
+    estimator : KSparseRegressor or KSparseClassifier, default=None
+        The model whose settings are used; by default KSparseRegressor().
     fit_params
-        For `fit`: sample_weight, offset.
+        For `fit` of the model: sample_weight, offset.
 
     Returns
     -------
@@ -131,17 +132,17 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     """
     template, X = check_template(estimator), as_source(X)
     if len(np.shape(X)) != 2:
-        raise ValueError(f"X must be a matrix, a row a sample, got shape {np.shape(X)}")
+        raise ValueError(f"X must be a matrix with one row per sample, got shape {np.shape(X)}")
     weight = check_weights(fit_params.get("sample_weight"), X)
     if weight is not None:
         fit_params = {**fit_params, "sample_weight": weight}
     model: Any = clone(template).set_params(warm_start=True)
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
-    d = count_units(template, np.shape(X)[1], names)
+    d = count_choices(template.groups, np.shape(X)[1], names)
     models: list[Any] = []
     for k in check_ks(ks, d):
         model.set_params(k=int(k)).fit(X, y, **fit_params)
-        if models and models[-1].k_ == model.k_:  # beside the kept columns there are no more
+        if models and models[-1].k_ == model.k_:  # no more columns than the kept ones are left
             break
         models.append(_snapshot(model, template))
     kept = np.array([fitted.k_ for fitted in models])
@@ -150,7 +151,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
     targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
     if template.loss == "squared":
-        fit = n * targets * np.log(np.maximum(2.0 * loss / targets, 1e-300))  # −2 log-likelihood, to a constant
+        fit = n * targets * np.log(np.maximum(2.0 * loss / targets, 1e-300))  # −2 log-likelihood, up to a constant
     else:
         fit = 2.0 * n * loss
     aic, bic = fit + 2.0 * used, fit + np.log(n) * used
@@ -159,7 +160,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
 
 
 def check_template(estimator: Any) -> Any:
-    """The estimator whose settings are used; a regressor if there is none."""
+    """The estimator whose settings are used; by default a regressor."""
     template = KSparseRegressor() if estimator is None else estimator
     if not isinstance(template, KSparseRegressor | KSparseClassifier):
         raise ValueError(f"estimator must be a KSparseRegressor or a KSparseClassifier, got {template!r}")
@@ -167,7 +168,7 @@ def check_template(estimator: Any) -> Any:
 
 
 def check_ks(ks: Any, d: int) -> NDArray[np.int64]:
-    """The numbers of features to try: each once, and no more than there are; by default 1, 2, ... up to 20."""
+    """The numbers of features to try, sorted, at most d; by default 1, 2, ..., 20."""
     if ks is None:
         return np.arange(1, min(LARGEST, d) + 1)
     counts = np.atleast_1d(check_counts(ks, "ks"))
@@ -177,15 +178,17 @@ def check_ks(ks: Any, d: int) -> NDArray[np.int64]:
 
 
 def _sizes(model: Any, d: int) -> tuple[int, float]:
-    """How many parameters a model has, and the logarithm of how many choices of so many columns or groups there are."""
+    """The number of parameters of a model, and the logarithm of the number of supports (or groups) of its size."""
     coef, free = np.atleast_2d(model.coef_), np.ones(model.n_features_in_, dtype=bool)
     parameters = int(np.count_nonzero(coef))
-    if model._kind() == "softmax":  # of every column's coefficients one follows from the others
+    if model._kind() == "softmax":  # one coefficient of every column follows from the others
         parameters = model.support_.size * (len(model.classes_) - 1)
-    free[model._kept(model.n_features_in_)] = False  # no choice
+    free[model._kept(model.n_features_in_)] = False  # not chosen
     if hasattr(model, "groups_"):
         return parameters, _log_choices(d, len(model.groups_))
-    each = coef if model._kind() == "ovr" else np.abs(coef).sum(axis=0)[np.newaxis]  # a class chooses for itself
+    each = (
+        coef if model._kind() == "ovr" else np.abs(coef).sum(axis=0)[np.newaxis]
+    )  # every class has a support of its own
     return parameters, sum(_log_choices(int(free.sum()), int(np.count_nonzero(row[free]))) for row in each)
 
 
@@ -194,14 +197,14 @@ def _log_choices(d: int, k: int) -> float:
 
 
 def _snapshot(model: Any, template: Any) -> Any:
-    """The fitted state of a model in an estimator of its own."""
+    """A copy of a fitted model, with the settings of the template."""
     copy = clone(template).set_params(k=model.k)
     copy.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})
     return copy
 
 
 def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> float:
-    """The (weighted) mean of the model's own loss over rows; the sum over its outputs."""
+    """The (weighted) mean of the model's loss over rows, summed over its outputs."""
     y = np.asarray(y)
     y = y.ravel() if y.ndim == 2 and model._kind() != "targets" else y
     z = model._linear(X)

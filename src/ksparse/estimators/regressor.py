@@ -1,36 +1,61 @@
-"""KSparseRegressor."""
+"""KSparseRegressor: regression with at most k features."""
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
+from .. import losses
 from .._validate import check_flag, check_vector
 from ..design.standardized import in_precision
-from ._base import KSparseEstimator
-from ._joint import finite_or_diverged, fit_outputs, refuse_what_is_not_there
-from ._tables import check_weights
+from .base import Array, KSparseEstimator, finite_or_diverged, targets_of
+from .tables import check_rows, check_weights
+
+T = TypeVar("T", bound=type)
 
 
-def _median(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    """The middle of the weights; of whole weights, the median of repeated values."""
+def shares_docs(*others: type) -> Callable[[T], T]:
+    """Fill in the docstring of a class: a line ``{name} {name}`` becomes what the others say about these names.
+
+    If several of the others describe a name, the first one counts.
+    """
+
+    def fill(cls: T) -> T:
+        texts: dict[str, str] = {}
+        for other in others:
+            for entry in re.finditer(r"^(\w+) : .*(?:\n .*)*", inspect.cleandoc(other.__doc__ or ""), re.MULTILINE):
+                texts.setdefault(entry[1], entry[0])
+
+        def entries(line: re.Match[str]) -> str:
+            return "\n".join(texts[name] for name in re.findall(r"\w+", line[0]))
+
+        if cls.__doc__:  # python -OO removes docstrings
+            cls.__doc__ = re.sub(r"^\{\w+\}( \{\w+\})*$", entries, inspect.cleandoc(cls.__doc__), flags=re.MULTILINE)
+        return cls
+
+    return fill
+
+
+def _median(values: Array, weight: Array) -> float:
+    """The weighted median; for whole weights, the median of the values repeated as often."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weight[order])
     ends = np.searchsorted(below, 0.5 * below[-1], "left"), np.searchsorted(below, 0.5 * below[-1], "right")
     return float(np.mean(values[order[np.minimum(ends, len(order) - 1)]]))
 
 
-def _robust_size(y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[float, float]:
-    """The median, and the spread around it that outliers do not move."""
+def _robust_size(y: Array, weight: Array | None) -> tuple[float, float]:
+    """The median, and 1.4826 times the median absolute deviation from it: a spread that outliers do not move."""
     exponent = int(np.frexp(np.abs(y).max())[1])
-    # around one, where sums and squares are floats; by powers of two, which round nothing: a weight of two is two rows
+    # scaled to about one, so that nothing overflows, and by powers of two, which cause no rounding
     y, weight = np.ldexp(y, -exponent), np.ones(len(y)) if weight is None else weight
     weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
     centre = _median(y, weight)
@@ -42,12 +67,12 @@ def _robust_size(y: NDArray[np.float64], weight: NDArray[np.float64] | None) -> 
 
 
 def has_several_targets(y: Any, loss: str) -> bool:
-    """Whether y has a column a target; only the squared loss knows what that means."""
+    """Whether y has one column per target, which only the squared loss allows."""
     if hasattr(y, "tocsr"):
         raise ValueError(f"y must be dense, got {type(y).__name__}; .toarray() makes it so")
     try:
         shape = np.asarray(y).shape
-    except ValueError:  # of uneven parts, which scikit-learn's check explains
+    except ValueError:  # parts of different lengths: scikit-learn's check explains that
         return False
     if len(shape) == 2 and shape[1] > 1 and loss != "squared":
         raise ValueError(
@@ -58,93 +83,111 @@ def has_several_targets(y: Any, loss: str) -> bool:
 
 
 class KSparseRegressor(RegressorMixin, KSparseEstimator):
-    r"""Regression with at most k features; several targets share them.
+    r"""Regression with at most k features.
 
     .. math:: \min_{w, b}\ \frac1n \sum_i φ(w\cdot x_i + b,\, y_i) + \frac{λ}{2}\|w\|^2
               \quad\text{s.t.}\quad \|w\|_0 \le k
 
-    on columns of variance one.  With y of shape (n, targets) the squared loss is summed over the targets, and at most
-    k features are used by all of them together (scale the targets, or those of large units decide).
+    where the columns of X are scaled to variance one.  With y of shape (n, targets) the squared loss is summed over the
+    targets, which share the k features; scale the targets first, or those of large units decide.
 
     Parameters
     ----------
-    k : int or float
-        At most so many features (or groups); a share of them if between 0 and 1.  Clipped to what there is (`k_`).
-    loss : "squared", "huber" or "poisson"
-        Huber's loss is linear beyond 1.35 of the targets' own spread (1.4826 times their median absolute deviation).
-    fit_intercept : bool
-    standardize : bool
-        Learn on columns of variance one (the coefficients are those of the columns as they are).  Sparse rows stay
-        sparse; constant columns are never chosen.
-    l2 : "auto" or float
-        λ; "auto" is 0.1·(k·log(d + 1)/n)² and 0.1 at most, a guard that is felt where columns are many and rows few,
-        chosen by held-out loss on several data sets; 0.0 for none.  What was used is `l2_`.
-    positive : bool
-        No negative coefficients; by a gradient method, which may miss the best features.
-    always_keep : names or numbers of columns, or a mask, optional
-        In every model, beside the k.
-    groups : array of d labels, or dict {column: group}, optional
-        Columns of one label are chosen together, and k counts groups; a column that a dict leaves out is a group by
-        itself.
-    solver : "auto", a name or a solver
-        "auto" is `Exchange`, or `PGD` with positive=True; for groups and several targets `JointExchange`.
-    warm_start : bool
-        Start from the last fit (in `partial_fit` too).
-    max_time : float, optional
-        Seconds; the best model so far is kept, with a ConvergenceWarning.
-    random_state : None, int, Generator or RandomState
+    k : int or float, default=10
+        The largest number of features (or groups); a number between 0 and 1 is a share of them.  It is clipped to the
+        number of features that there are (`k_`).
+    loss : {"squared", "huber", "poisson"}, default="squared"
+        The loss φ.  Huber's loss is linear beyond 1.35 times the spread of the targets (1.4826 times their median
+        absolute deviation).
+    fit_intercept : bool, default=True
+        Whether to fit the intercept b.
+    standardize : bool, default=True
+        Whether to fit on columns scaled to variance one; the coefficients are in the units of X all the same.  Sparse
+        rows stay sparse, and constant columns are never chosen.
+    l2 : "auto" or float, default="auto"
+        The ridge λ; 0.0 for none.  "auto" is 0.1·(k·log(d + 1)/n)², at most 0.1, which matters where columns are many
+        and rows few; it was chosen by held-out loss on several data sets.  The value used is `l2_`.
+    positive : bool, default=False
+        Whether to forbid negative coefficients.  The fit then uses a gradient method, which may miss the best features.
+    always_keep : names or numbers of columns, or a mask, default=None
+        Columns that are in every model, in addition to the k features.
+    groups : array of d labels, or dict {column: group}, default=None
+        Columns with the same label are chosen together, and k counts groups.  A column that a dict leaves out is a
+        group by itself.
+    solver : "auto", str or solver, default="auto"
+        "auto" is `Exchange`, or `PGD` with positive=True; for groups and several outputs `JointExchange`.
+    warm_start : bool, default=False
+        Whether to start from the last fit (in `partial_fit`, too).
+    max_time : float, default=None
+        Limit in seconds; the best model so far is kept, with a ConvergenceWarning.
+    random_state : None, int, Generator or RandomState, default=None
         For stochastic solvers.
-    n_jobs : int, optional
-        Threads for the outputs (a regressor has one, a classifier one a class if there are more than two); the model is
-        the same whatever their number.  A callback is then called from several threads; with `verbose` there is one.
-    reservoir : int
-        Rows that `partial_fit` remembers.
-    verbose : int
-        Show progress.
-    callback : function of a `Progress`, optional
-        A true answer stops the fit.
+    n_jobs : int, default=None
+        Number of threads.  A fit uses one thread per output, so only a classifier with multi_class="ovr" can use more
+        than one; the model does not depend on it.  A callback is then called from several threads; with `verbose` there
+        is one thread.
+    reservoir : int, default=20000
+        Number of rows that `partial_fit` remembers.
+    verbose : int, default=0
+        Whether to show progress.
+    callback : callable, default=None
+        Called with a `Progress` after every stage; the fit stops if it returns a true value.
 
     Attributes
     ----------
     coef_ : array of shape (d,) or (targets, d)
+        Coefficients in the units of X.
     intercept_ : float or array of shape (targets,)
+        Intercepts.
     support_ : array of int
         The chosen columns.
-    groups_ : array
-        The labels of the chosen groups, if there are groups.
     feature_worth_ : array of shape (d,)
         By how much the objective would rise without each column in any output, the other coefficients refitted; 0 for
         columns that are not used.  With groups, without the column's whole group: all its columns hold that number.  A
-        column that is always kept has a worth of its own.  If there are more than 100,000 rows, and the loss is not the
-        squared one, it is estimated: refits on a sample of the rows correct a quadratic model of all of them.
+        column that is always kept has a worth of its own.  With more than 100,000 rows and a loss other than the
+        squared one it is estimated: refits on a sample of the rows correct a quadratic model of all of them.
     worth_ : array of the shape of coef_
         For one target the same numbers.  For several, by how much the objective would rise without one coefficient.
     worth_rows_ : int
-        Rows on which refits were made; None for a model from a file of an older version, whose worths are estimates.
+        Number of rows on which refits were made; None for a model from a file of an older version, whose worths are
+        estimates.
+    groups_ : array
+        With groups: the labels of the chosen groups.
     support_groups_ : array of int
-        With groups: which of `groups_` each column of `support_` is in; −1 for a column that is always kept.
+        With groups: the place in `groups_` of the group of each column of `support_`; −1 for a column that is always
+        kept.
     n_groups_ : int
-        With groups: how many there were to choose from.
+        With groups: the number of groups to choose from.
     kept_ : array of int
         The columns that are always kept.
     scale_ : array of shape (d,)
-        The standard deviation of every column: coef_·scale_ is what one of them does to the prediction.
+        The standard deviation of every column: coef_·scale_ is the effect of one standard deviation on the prediction.
     k_ : int
+        The number of features (or groups) that were allowed.
     l2_ : float
+        The ridge that was used.
     unit_ : float
-        Of y, in which Huber's loss was taken; 1 for other losses.
+        The unit of y in which Huber's loss was taken; 1 for other losses.
     n_rows_ : int
-        Rows of the fit.
+        Number of rows of the fit.
     n_iter_ : int
+        Number of stages of the solver.
     objective_ : float
-        On the scaled columns.
-    history_, status_ : as in `Result`
+        The objective on the scaled columns.
+    history_ : History
+        The objective after every stage, as in `Result`.
+    status_ : Status
+        How the fit ended, as in `Result`.
     swap_optimal_ : bool or None
+        Whether no exchange of a chosen feature for another lowers the objective; None if the solver does not know.
     certificate_ : FitCertificate
-        What is certain of the fit; print it.
+        What is certain about the fit; print it.
     reservoir_ : Reservoir
         After `partial_fit`: the rows remembered (X, y, weight), and how many were seen.
-    n_features_in_, feature_names_in_
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of str
+        Names of the columns of X, if it had names.
 
     Examples
     --------
@@ -156,10 +199,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     ['bmi', 'bp', 's5']
     """
 
-    _losses = ("squared", "huber", "poisson")
-    _ridge_power = 2  # felt only where there are fewer rows than k·log d: least squares need no other guard
-    coef_: NDArray[Any]
-    intercept_: Any
+    _ridge_power = 2  # it matters only with fewer rows than k·log d: least squares need no other guard
 
     def __init__(
         self,
@@ -188,23 +228,48 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
-        """Learn from rows X and targets y, (n,) or (n, targets); `offset` is added to every prediction in the loss (for
-        rates of counts)."""
-        X, y = self._check_pairs(
-            X, y, ensure_all_finite=not check_flag(self.standardize, "standardize")
-        )  # else scaling looks
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table (pandas, polars, Arrow), Dask collection or source, of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+        sample_weight : array of shape (n,), default=None
+            Weights of the rows; a weight of two counts as two rows.
+        offset : array of shape (n,) or (n, targets), default=None
+            Added to every prediction in the loss, for rates of counts for example.
+
+        Returns
+        -------
+        self
+        """
+        # entries that are not finite are found while the columns are standardised
+        X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
         weight = check_weights(sample_weight, X)
-        self._forget()
-        return self._fit(X, y, weight, offset, warm=self.warm_start)
+        self.__dict__.pop("reservoir_", None)
+        return self._fit(X, y, weight, offset)
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-        """Learn from these rows and those of earlier calls, as many as `reservoir` says.
+        """Fit the model on these rows and those of earlier calls, of which `reservoir` rows are remembered.
 
-        As long as there is room, the model is that of `fit` on all rows seen; afterwards on a uniform sample of them,
-        drawn with random_state.  Every call is a fit from scratch.  With warm_start=True it starts from the last model:
-        faster, but it may then end in another local optimum than `fit`.  `fit` forgets the rows of earlier calls, and
-        its own rows are not remembered.
+        As long as all rows are remembered, the model is that of `fit` on all of them; afterwards that of a uniform
+        sample, drawn with random_state.  Every call fits from scratch.  With warm_start=True it starts from the last
+        model: faster, but it may then end in another local optimum than `fit`.  `fit` forgets the rows of earlier
+        calls, and its own rows are not remembered.
 
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+        sample_weight : array of shape (n,), default=None
+            Weights of the rows; a weight of two counts as two rows.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
         >>> from sklearn.datasets import load_diabetes
         >>> from ksparse import KSparseRegressor
         >>> X, y = load_diabetes(return_X_y=True)
@@ -221,52 +286,48 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
                 f"y must have the targets of the first call, shape (n, *{before.y.shape[1:]}), got {y.shape}"
             )
         rows = self._remember(X, y, sample_weight)
-        self._fit(rows.X, rows.y, rows.weight, None, warm=self.warm_start)
+        self._fit(rows.X, rows.y, rows.weight, None)
         self.reservoir_ = rows
         return self
 
-    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[np.float64]]:
-        loss = self._loss_name()
-        several = has_several_targets(y, loss)
-        X, y = self._check_rows(X, y, y_numeric=True, multi_output=several, order="C", **settings)
+    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, Array]:
+        loss = self._check_loss()
+        several = has_several_targets(y, self.loss)
+        X, y = check_rows(self, X, y, y_numeric=True, multi_output=several, order="C", **settings)
         y = np.asarray(y, dtype=np.float64)
-        if loss == "poisson" and (y < 0).any():
-            raise ValueError(f"y must not be negative for loss='poisson', got {y.min():g}")
+        losses.check_target(loss, y)
         return X, y
 
-    def _fit(self, X: Any, y: NDArray[np.float64], weight: Any, offset: Any, warm: bool) -> Any:
+    def _fit(self, X: Any, y: Array, weight: Array | None, offset: Any) -> Any:
         self._begin(len(y), weight)
-        again = warm and hasattr(self, "coef_") and self.coef_.shape[-1] == X.shape[1]
+        start, centre, size = None, *self._unit(y, weight)
+        if self.warm_start and hasattr(self, "coef_") and self.coef_.shape == (*y.shape[1:], X.shape[1]):
+            constants = np.atleast_1d(np.asarray(self.intercept_, dtype=np.float64))
+            with np.errstate(over="ignore"):  # a starting point that is not finite is not used
+                start = np.atleast_2d(self.coef_).astype(np.float64) / size, (constants - centre) / size
         if y.ndim == 2:
-            refuse_what_is_not_there(self, "several targets", "or fit the targets one by one")
-            fit_outputs(self, X, y, weight, offset, self.loss, again)
+            self._check_joint("several targets", "or fit the targets one by one")
+            self._note([self._learn(X, y, weight, offset, self.loss, start)], X)
             return self
-        start = (self.coef_.astype(np.float64), float(self.intercept_)) if again and self.coef_.ndim == 1 else None
-        centre, size = self._unit(y, weight)
-        if start is not None:
-            start = (start[0] / size, (start[1] - centre) / size)
         centre = centre if self.fit_intercept else 0.0
         with np.errstate(over="ignore"):  # targets and offsets that become infinite are refused
             shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
             target = (y - centre) / size
         [fit] = self._learn_each(X, [target], weight, shift, [start])
-        self.unit_ = size
         with np.errstate(over="ignore"):
-            coef, self.intercept_ = size * fit.coef, float(size * fit.intercept + centre)
-        result = finite_or_diverged(fit.result, coef, self.intercept_)
-        if result.status == "diverged" != fit.result.status:  # in the units of y, of which the fit knows nothing
-            warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=3)
-        self.coef_ = in_precision(np.append(coef, self.intercept_), X.dtype)[:-1]
-        self.support_, self.certificate_ = np.flatnonzero(self.coef_), fit.certificate
-        self.worth_, self.feature_worth_, self.worth_rows_ = fit.worth, fit.worth.copy(), fit.worth_rows
-        self._note(result)
+            coef, constant = size * fit.coef, size * fit.intercept + centre
+        self._note(
+            [fit._replace(coef=coef, intercept=constant, result=finite_or_diverged(fit.result, coef, constant))], X
+        )
+        self.unit_, self.intercept_, self.worth_ = size, float(constant[0]), self.worth_[0]
+        self.coef_ = in_precision(np.append(coef, constant), X.dtype)[:-1]
         return self
 
-    def _unit(self, y: NDArray[np.float64], weight: Any) -> tuple[float, float]:
-        """Where the targets lie and how far they spread, for the Huber loss, whose threshold is in these units."""
+    def _unit(self, y: Array, weight: Array | None) -> tuple[float, float]:
+        """The centre and the spread of the targets for Huber's loss, whose threshold is in units of that spread."""
         return _robust_size(y, weight) if self.loss == "huber" else (0.0, 1.0)
 
-    def _one_output(self, y: NDArray[np.float64], weight: Any) -> tuple[NDArray[np.float64], Any, float]:
+    def _one_output(self, y: Array, weight: Array | None) -> tuple[Array, Array | None, float]:
         """The targets as they were fitted, the weights, and the unit of the targets."""
         if self.coef_.ndim == 2:
             raise ValueError("fit must be a model of one target: the theorem is about one; fit them one by one")
@@ -274,17 +335,19 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         return (y - (centre if self.fit_intercept else 0.0)) / size, weight, size
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The expected target of every row, (n,) or (n, targets)."""
+        """Return the expected target of every row, (n,) or (n, targets)."""
         z = self._linear(X)
         z = z if self.coef_.ndim == 1 else z.reshape(-1, len(self.coef_))
+        inverse_link = getattr(self._check_loss(), "inverse_link", None)
         with np.errstate(over="ignore"):
-            return np.exp(z) if self.loss == "poisson" else z
+            return z if inverse_link is None else inverse_link(z)
 
     def to_sklearn(self) -> LinearRegression:
-        """The same predictions from a plain LinearRegression, for deployment without ksparse."""
-        if self.loss == "poisson":
+        """Return a LinearRegression with the same predictions, for deployment without ksparse."""
+        if hasattr(self._check_loss(), "inverse_link"):
             raise ValueError(
-                "to_sklearn is for loss='squared' and 'huber': scikit-learn's Poisson model has no such form"
+                f"to_sklearn is for models whose predictions are linear: scikit-learn has none of this form for "
+                f"loss={self.loss!r}"
             )
         check_is_fitted(self)
         plain = LinearRegression(fit_intercept=bool(self.fit_intercept))
@@ -296,18 +359,20 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     def _output_names(self) -> list[str]:
         return ["y"] if self.coef_.ndim == 1 else [f"y{t}" for t in range(len(self.coef_))]
 
-    def _targets(self, y: NDArray[Any]) -> list[NDArray[np.float64]]:
+    def _targets(self, y: NDArray[Any]) -> list[Array]:
+        """The targets of every output."""
         return list(y.astype(np.float64).reshape(len(y), -1).T)
 
     def _kind(self) -> str | None:
-        """What a file must say about the outputs."""
+        """How several outputs belong together; files record it."""
         return "targets" if self.coef_.ndim == 2 else None
 
     def _restore(self, coef: Any, constants: Any, worth: Any, classes: Any, kind: Any) -> None:
-        loss = self._loss_name()
+        """Set the attributes that a file holds."""
+        self._check_loss()
         if classes is not None or kind not in (None, "targets") or (kind is None and len(coef) != 1):
             raise ValueError("a regressor has one output, or targets, and no classes")
-        if kind == "targets" and loss != "squared":
+        if kind == "targets" and self.loss != "squared":
             raise ValueError("several targets are for loss='squared'")
         self.coef_, self.intercept_, self.worth_ = coef, constants, worth
         if kind is None:
@@ -316,6 +381,6 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = targets_of(self.loss) in ("counts", "positive")
         tags.target_tags.multi_output = self.loss == "squared"
         return tags

@@ -1,4 +1,4 @@
-"""KSparseSelector: the k features of a sparse model, as a step of a pipeline."""
+"""KSparseSelector: selects the features of a k-sparse model, as a step of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,23 +10,32 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..design.blocks import Source
+from ..design import Source
 from ..sources import as_source
-from ._sources import check_source
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
+from .tables import check_source
 
 
 class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
-    """Keep the columns that a k-sparse model chooses.
+    """Select the columns that a k-sparse model chooses.
 
     Parameters
     ----------
-    k : int or float
-        How many columns, or which share of them.
-    estimator : KSparseRegressor or KSparseClassifier, optional
-        Whose other settings are used; by default a classifier if the targets are text, booleans or at most twenty whole
-        numbers, a regressor otherwise.
+    k : int or float, default=10
+        The largest number of columns; a number between 0 and 1 is a share of them.
+    estimator : KSparseRegressor or KSparseClassifier, default=None
+        The model whose other settings are used.  By default a classifier if the targets are text, booleans or at most
+        twenty different integers, and a regressor otherwise.
+
+    Attributes
+    ----------
+    estimator_ : KSparseRegressor or KSparseClassifier
+        The fitted model; its `support_` holds the chosen columns.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array of str
+        Names of the columns of X, if it had names.
 
     Examples
     --------
@@ -42,8 +51,20 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
 
     def fit(self, X: Any, y: ArrayLike, **fit_params: Any) -> Any:
-        """Choose the columns."""
-        # the model checks the rows; here only names and numbers of columns are taken down
+        """Choose the columns.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, table (pandas, polars, Arrow), Dask collection or source, of shape (n, d)
+        y : array of shape (n,) or (n, targets)
+        fit_params
+            For `fit` of the model: sample_weight, offset.
+
+        Returns
+        -------
+        self
+        """
+        # the model checks the rows; here only the names and the number of columns are stored
         X = as_source(X)
         if isinstance(X, Source):
             check_source(self, X)
@@ -58,15 +79,16 @@ class KSparseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
 
     @staticmethod
     def _guess(y: Any) -> Any:
+        """A regressor or a classifier, by the kind of targets."""
         y = np.asarray(y)
-        if y.ndim == 2:  # a column a target
+        if y.ndim == 2:
             return KSparseRegressor()
         labels = y.dtype.kind in "bOUS"
         few = y.dtype.kind in "iu" and np.unique(y).size <= 20
         return KSparseClassifier() if labels or few else KSparseRegressor()
 
     def transform(self, X: Any) -> Any:
-        """The chosen columns; of a source as an array."""
+        """Return the chosen columns of X; those of a source as an array."""
         X = as_source(X)
         if not isinstance(X, Source):
             return super().transform(X)

@@ -1,4 +1,4 @@
-"""support_stability: how often each feature is chosen when only a part of the rows is looked at."""
+"""support_stability: how often each feature is chosen when the model is fitted on random parts of the rows."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
-from .._style import canvas, finish
 from .._text import data_frame, html_table, table
 from .._validate import check_count, check_generator, check_number
-from ._joint import coefficients_only
-from ._pictures import SHOWN, draw_bars, image
-from ._summary import feature_names
-from ._tables import check_weights
+from .base import coefficients_only
 from .path import check_template
+from .summary import SHOWN, draw_bars, feature_names, image, plot_method
+from .tables import check_weights
 
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """How often each feature was chosen; prints as a table.
+    """How often each feature was chosen; ``print`` shows it as a table.
 
     Attributes
     ----------
     frequency : array of shape (d,)
         The share of resamples whose model uses the feature.
     names : list of str
+        The names of the features.
     k : int
-        Features a model may have (each class, where there are several).
+        The number of features that a model may have (per class with multi_class="ovr").
     n_resamples : int
+        The number of resamples.
     supports : list of arrays
         The columns that each resample's model uses.
     """
@@ -44,18 +44,24 @@ class Stability:
     supports: list[NDArray[np.intp]] = field(repr=False)
 
     def stable(self, threshold: float = 0.6) -> NDArray[np.intp]:
-        """The columns that at least this share of the resamples chose."""
+        """Return the columns that at least a share `threshold` of the resamples chose.
+
+        Parameters
+        ----------
+        threshold : float, default=0.6
+            Above 0 and at most 1.
+        """
         if check_number(threshold, "threshold", strict=True) > 1.0:
             raise ValueError(f"threshold must be a share of the resamples, at most 1, got {threshold!r}")
         return np.flatnonzero(self.frequency >= threshold - 1e-12)  # 0.6 of 50 is 30, whatever the rounding
 
     @property
     def agreement(self) -> float:
-        """How alike the supports are: 1 if they are all the same, about 0 if they were drawn by lot.
+        """How similar the supports are: 1 if they are all the same, about 0 if they were drawn at random.
 
-        The index of Nogueira, Sechidis and Brown (2018).  Unlike the mean overlap (Jaccard's index) it takes off what
-        chance alone would give, which grows with k/d; and unlike Kuncheva's, with which it agrees for supports of one
-        size, it is for supports of any sizes.
+        The index of Nogueira, Sechidis and Brown (2018).  Unlike the mean overlap (Jaccard's index) it subtracts what
+        chance alone would give, which grows with k/d.  It equals Kuncheva's index if all supports have the same size,
+        and allows any sizes.
         """
         M, p = self.n_resamples, self.frequency
         share = float(p.mean())
@@ -79,7 +85,7 @@ class Stability:
         return title, rows, [f"and {order.size - SHOWN} more, less often"] if order.size > SHOWN else []
 
     def to_frame(self) -> Any:
-        """Every feature and its frequency as a pandas.DataFrame, the most frequent first."""
+        """Return every feature and its frequency as a pandas.DataFrame, the most frequent first."""
         order = np.argsort(-self.frequency, kind="stable")
         return data_frame({"feature": [self.names[j] for j in order], "frequency": self.frequency[order]})
 
@@ -88,14 +94,8 @@ class Stability:
         order = np.argsort(-self.frequency, kind="stable")
         return order[self.frequency[order] > 0]
 
-    def plot(self, path: Any = None, ax: Any = None) -> Any:
-        """Bars of the frequencies, the most frequent feature on top; needs the `report` extra.
-
-        `path` is a file to write, `ax` are axes to draw on; without either pyplot, and so a notebook, shows the figure.
-        """
-        return finish(self._draw(canvas(path, ax)), path)
-
     def _draw(self, ax: Any = None) -> Any:
+        """Draw bars of the frequencies, the most frequent feature on top."""
         order = self._order()[:SHOWN]
         values = self.frequency[order]
         ax = draw_bars(ax, [self.names[j] for j in order], values, [f"{value:.0%}" for value in values])
@@ -105,6 +105,8 @@ class Stability:
         ax.set_xticks(np.linspace(0.0, 1.0, 6))
         ax.set_title(f"agreement {self.agreement:.2f}{more}", fontsize=10)
         return ax
+
+    plot = plot_method(_draw)
 
 
 def support_stability(
@@ -118,26 +120,28 @@ def support_stability(
     n_jobs: int | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> Stability:
-    """Fit the model on random parts of the rows and count how often each feature is chosen.
+    """Return how often each feature is chosen when the model is fitted on random parts of the rows.
 
-    A feature that a model owes to a few rows is missing from many of the others.  Halves are drawn in complementary
-    pairs (Shah and Samworth, 2013): two that have no row in common, so that every row counts as often as any other.
+    A feature that depends on a few rows is missing from the models of many parts.  Halves are drawn in complementary
+    pairs, which have no row in common (Shah and Samworth, 2013), so that every row is used equally often.
 
     Parameters
     ----------
-    X, y : as for the estimator
-    estimator : KSparseRegressor or KSparseClassifier, optional
-        Whose settings are used; a regressor by default.
-    n_resamples : int
-        At least 2.
-    share : float
-        Of the rows in a resample (of every class, for a classifier, and at least one row each); above 0 and below 1.
-    random_state : None, int or Generator
-        For the resamples: the same whatever n_jobs is.
-    n_jobs : int, optional
-        Threads.
-    sample_weight : array of shape (n,), optional
-        A row of weight zero is in no resample.
+    X : array, sparse matrix, table (pandas, polars, Arrow), Dask collection or source, of shape (n, d)
+    y : array of shape (n,) or (n, targets)
+    estimator : KSparseRegressor or KSparseClassifier, default=None
+        The model whose settings are used; by default KSparseRegressor().
+    n_resamples : int, default=50
+        The number of random parts, at least 2.
+    share : float, default=0.5
+        The share of the rows in each part, above 0 and below 1.  For a classifier the share of every class, and at
+        least one row of it.
+    random_state : None, int or Generator, default=None
+        For drawing the parts, which do not depend on n_jobs.
+    n_jobs : int, default=None
+        Number of threads.
+    sample_weight : array of shape (n,), default=None
+        Weights of the rows.  A row of weight zero is in no part.
 
     Returns
     -------
@@ -166,7 +170,7 @@ def support_stability(
     parts = _parts(groups, float(share), count, check_generator(random_state))
 
     def fit(part: NDArray[np.intp]) -> Any:
-        masked = np.zeros_like(weight)  # a resample is a set of weights: nobody copies X
+        masked = np.zeros_like(weight)  # a resample is a set of weights, so that X is not copied
         masked[part] = weight[part]
         with coefficients_only():
             return clone(plain).fit(X, y, sample_weight=masked)
@@ -178,7 +182,7 @@ def support_stability(
 
 
 def _parts(groups: list[NDArray[np.intp]], share: float, count: int, rng: Any) -> Iterator[NDArray[np.intp]]:
-    """`count` sets of rows with a share of every group; halves come in pairs without a common row."""
+    """Yield `count` random sets of rows with a share of every group; halves come in pairs without a common row."""
     pair: list[NDArray[np.intp]] = []
     for _ in range(count):
         if not pair:

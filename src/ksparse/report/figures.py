@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._style import BLACK, BLUE, ORANGE, new_axes
-from ..estimators._pictures import NAMED, legend_beside, line_style, whole_numbers
 from ..estimators.path import Path
+from ..estimators.summary import NAMED, legend_beside, line_style, whole_numbers
 from ..sensing.phase import wilson
 
 SIZE = (4.8, 3.1)  # inches: two fit side by side on a screen, one on a telephone

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._validate import check_count
-from ..estimators._summary import shown_worth
 from ..estimators.classifier import KSparseClassifier
 from ..estimators.regressor import KSparseRegressor
+from ..estimators.summary import shown_worth
 from .words import number, signed, times, visible
 
 SHOWN = 25  # features of an output that are visible at first, and the longest formula; a click shows the others

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from .. import __version__
 from .._files import disk_is_full, write_whole
-from ..estimators._summary import caution, chosen_words
 from ..estimators.classifier import KSparseClassifier
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path as KPath
 from ..estimators.regressor import KSparseRegressor
+from ..estimators.summary import caution, chosen_words
 from .held_out import HeldOut, Quality, judge
 from .model import ReportedModel, effect_words, table_across_outputs, tables_by_output
 from .search import (

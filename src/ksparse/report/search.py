@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..estimators._evidence import FitCertificate
-from ..estimators._pictures import NAMED
+from ..estimators.certificate import FitCertificate
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path
+from ..estimators.summary import NAMED
 from . import figures
 from .model import ReportedModel
 from .svg import Sketch

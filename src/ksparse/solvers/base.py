@@ -29,7 +29,7 @@ class Solver(Protocol):
     """
 
     knows_its_end: ClassVar[bool] = False  # its records say when it is done; else `tol` and the rules of the loop do
-    reads_scaled: ClassVar[bool] = False  # can it read a `Scaled` view of the rows?  Others get a copy
+    reads_columns: ClassVar[bool] = False  # it asks for columns and sums; others draw rows, and get a standardised copy
     remedies: ClassVar[dict[str, str]]  # what to do about a run that ended as "stalled" or by its "stage limit"
 
     @property

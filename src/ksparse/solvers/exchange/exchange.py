@@ -77,7 +77,7 @@ class Exchange(Solver):
     gain: float = 1e-6
     stages: int = 200
 
-    reads_scaled: ClassVar[bool] = True
+    reads_columns: ClassVar[bool] = True
     knows_its_end: ClassVar[bool] = True
     tol: ClassVar[float] = 0.0
     remedies: ClassVar[dict[str, str]] = {"stage limit": "allow more stages"}

@@ -1,4 +1,4 @@
-"""Models as JSON: readable, and never code.  What is malformed is refused."""
+"""Fitted models as JSON files: readable, and never code.  A malformed file is refused."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")
 
 
 def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
-    """Write a fitted model; the file is complete or not there."""
+    """Write a fitted model; the file is complete or does not exist."""
     coef = np.atleast_2d(model.coef_)
     for name in ("classes_", "groups_"):
-        if hasattr(model, name) and not _labels(getattr(model, name).tolist()):
+        if hasattr(model, name) and not _are_labels(getattr(model, name).tolist()):
             raise ValueError(f"{name} must be texts or numbers to be written, got {getattr(model, name).tolist()}")
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if encoding is not None:
@@ -46,13 +46,17 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
         "outputs": [
             {
                 "intercept": float(constant),
-                "columns": np.flatnonzero(weights).tolist(),
-                "coefficients": weights[np.flatnonzero(weights)].tolist(),
-                "worth": worth[np.flatnonzero(weights)].tolist(),
-                "scale": model.scale_[np.flatnonzero(weights)].tolist(),
+                "columns": S.tolist(),
+                "coefficients": weights[S].tolist(),
+                "worth": worth[S].tolist(),
+                "scale": model.scale_[S].tolist(),
             }
-            for weights, constant, worth in zip(
-                coef, np.atleast_1d(model.intercept_), np.atleast_2d(model.worth_), strict=True
+            for S, weights, constant, worth in zip(
+                map(np.flatnonzero, coef),
+                coef,
+                np.atleast_1d(model.intercept_),
+                np.atleast_2d(model.worth_),
+                strict=True,
             )
         ],
     }
@@ -60,8 +64,11 @@ def save(model: Any, path: Any, encoding: dict[str, Any] | None = None, target: 
 
 
 def _feature_worth(model: Any) -> dict[str, Any] | None:
-    """What each column of the support is worth in all outputs, the place of its group in `groups` (−1 for a column that
-    is always kept), and on how many of the rows that was found; None if it is not known."""
+    """What each column of the support is worth in all outputs, and on how many of the rows that was found.
+
+    `groups` is the place of a column's group in the list of groups; −1 for a column that is always kept.  None if the
+    worth is not known.
+    """
     if getattr(model, "worth_rows_", None) is None:
         return None
     return {
@@ -74,14 +81,41 @@ def _feature_worth(model: Any) -> dict[str, Any] | None:
 
 
 def load(path: Any) -> Any:
-    """Read a model that `save` wrote.
+    """Read a model that `save` wrote, and return it as a fitted estimator.
 
-    A file of an older version lacks `feature_worth_`: it is the sum of the estimates in the file then, and `summary`
-    says so.
+    A file written by an older version lacks `feature_worth_`: it is then the sum of the estimates in the file, and
+    `summary` says so.
 
-    Raises FileNotFoundError if there is no file, and ValueError, naming what is wrong, for anything else.
+    Parameters
+    ----------
+    path : str or Path
+        The file to read.
+
+    Returns
+    -------
+    KSparseRegressor or KSparseClassifier
+        It predicts as the model that was saved.  The history and the certificate of the fit are not in the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is not a valid model; the message says what is wrong.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ksparse import KSparseRegressor, load
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.json")
+    ...     KSparseRegressor(k=3).fit(X, y).save(path)
+    ...     load(path).support_
+    array([2, 3, 8])
     """
-    from . import classifier, regressor
+    from . import KSparseClassifier, KSparseRegressor
 
     path = Path(path)
     try:
@@ -90,33 +124,31 @@ def load(path: Any) -> Any:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not a model: {error}") from None
-    known = {c.__name__: c for c in (classifier.KSparseClassifier, regressor.KSparseRegressor)}
+    kinds: dict[str, Any] = {"KSparseClassifier": KSparseClassifier, "KSparseRegressor": KSparseRegressor}
     try:
         _need(isinstance(content, dict) and content.get("format") == FORMAT, f"it is not of the format {FORMAT!r}")
-        _need(
-            type(content.get("version")) is int and content["version"] == VERSION,
-            f"its version is {content.get('version')!r}, this reads {VERSION}",
-        )
-        _need(content.get("class") in known, f"its class {content.get('class')!r} is not one of {', '.join(known)}")
+        version = content.get("version")
+        _need(type(version) is int and version == VERSION, f"its version is {version!r}, this reads {VERSION}")
+        _need(content.get("class") in kinds, f"its class {content.get('class')!r} is not one of {', '.join(kinds)}")
         parameters = content.get("parameters")
-        _need(
-            isinstance(parameters, dict) and set(parameters) == set(PLAIN), f"its parameters must be {', '.join(PLAIN)}"
-        )
+        known = isinstance(parameters, dict) and set(parameters) == set(PLAIN)
+        _need(known, f"its parameters must be {', '.join(PLAIN)}")
         d, outputs = content.get("n_features"), content.get("outputs")
         _need(type(d) is int and 0 < d < 2**31, f"n_features must be a positive integer, got {d!r}")
         _need(isinstance(outputs, list) and len(outputs) > 0, "outputs must be a list of models")
         names, classes = content.get("features"), content.get("classes")
-        _need(names is None or _texts(names, d), f"features must be {d} names")
+        named = isinstance(names, list) and len(names) == d and all(isinstance(name, str) for name in names)
+        _need(names is None or named, f"features must be {d} names")
         _need(_is_number(content.get("objective")), "objective must be a number")
         groups = content.get("groups")
-        _need(groups is None or _labels(groups), "groups must be a list of labels")
+        _need(groups is None or _are_labels(groups), "groups must be a list of labels")
         encoding, target = content.get("encoding"), content.get("target")
         _need(encoding is None or isinstance(encoding, dict), "encoding must be an object")
         if encoding is not None:
             _check_match(encoding, names or [], d)
         _need(target is None or isinstance(target, str), "target must be a name")
         _check_parameters(parameters)
-        model = known[content["class"]](**parameters)
+        model = kinds[content["class"]](**parameters)
         coef, worth, constants = np.zeros((len(outputs), d)), np.zeros((len(outputs), d)), np.zeros(len(outputs))
         model.scale_ = np.zeros(d)
         for i, output in enumerate(outputs):
@@ -124,7 +156,7 @@ def load(path: Any) -> Any:
         model._restore(coef, constants, worth, classes, content.get("kind"))
         _restore_worth(model, content.get("feature_worth"), worth, groups)
         kept, count = content.get("kept", []), content.get("n_groups")
-        _need(_columns(kept, d), f"kept must be different numbers below {d}")
+        _need(_are_columns(kept, d), f"kept must be different numbers below {d}")
         _need(count is None or (type(count) is int and count >= len(groups or [])), "n_groups must count the groups")
         model.kept_ = np.array(kept, dtype=np.int64)
     except (ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
@@ -142,22 +174,23 @@ def load(path: Any) -> Any:
 
 
 def _fill(i: int, output: Any, d: int, coef: Any, worth: Any, scale: Any, constants: Any) -> None:
+    """Enter output i of a file in the arrays."""
     _need(isinstance(output, dict), f"output {i} must be an object")
     columns, weights, useful, sizes = (output.get(name) for name in ("columns", "coefficients", "worth", "scale"))
     lists = all(isinstance(part, list) for part in (columns, weights, useful, sizes))
     _need(
         lists and len(columns) == len(weights) == len(useful) == len(sizes),
-        f"output {i} must have a coefficient, a worth and a scale a column",
+        f"output {i} must have a coefficient, a worth and a scale per column",
     )
-    _need(_columns(columns, d), f"the columns of output {i} must be different numbers below {d}")
+    _need(_are_columns(columns, d), f"the columns of output {i} must be different numbers below {d}")
     numbers = all(_is_number(v) for v in [*weights, *useful, *sizes, output.get("intercept")])
     _need(numbers, f"output {i} must hold finite numbers")
     coef[i, columns], worth[i, columns], scale[columns], constants[i] = weights, useful, sizes, output["intercept"]
 
 
 def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
-    """Set `feature_worth_`, and what goes with it."""
-    if found is None:  # of an older version
+    """Set `feature_worth_` and the attributes that belong to it."""
+    if found is None:  # a file of an older version
         model.feature_worth_, model.worth_rows_ = estimates.sum(axis=0), None
         return
     S, d = model.support_, estimates.shape[1]
@@ -176,13 +209,14 @@ def _restore_worth(model: Any, found: Any, estimates: Any, groups: Any) -> None:
     model.worth_rows_, model.n_rows_ = rows, all_rows
 
 
-def _columns(columns: Any, d: int) -> bool:
+def _are_columns(columns: Any, d: int) -> bool:
+    """Whether these are different column numbers."""
     whole = isinstance(columns, list) and all(type(j) is int and 0 <= j < d for j in columns)
     return whole and len(set(columns)) == len(columns)
 
 
 def _check_match(encoding: Any, names: list[str], d: int) -> None:
-    """Refuse an encoding that gives other columns than the model knows: they would be taken for each other."""
+    """Raise if an encoding gives other columns than the model has: predictions would mix them up."""
     encoding = check_encoding(encoding)
     if encoding["kind"] != "table":
         return
@@ -216,9 +250,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _labels(groups: Any) -> bool:
+def _are_labels(groups: Any) -> bool:
     return isinstance(groups, list) and all(isinstance(label, str | int | float) for label in groups)
-
-
-def _texts(names: Any, d: int) -> bool:
-    return isinstance(names, list) and len(names) == d and all(isinstance(name, str) for name in names)

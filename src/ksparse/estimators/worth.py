@@ -1,14 +1,14 @@
 r"""The worth of a feature: by how much the objective rises without it, the other coefficients refitted.
 
-For the squared loss a formula says it (`_evidence.SecondOrder`).  For any other loss, and under a sign constraint, the
-model is refitted without each feature or group:
+For the squared loss there is a formula (`certificate.SecondOrder`).  For any other loss, and under a sign constraint,
+the model is refitted without each feature or group:
 
 .. math:: \min_{v}\ \frac1n\sum_i w_i φ(b_i\cdot v + o_i,\, y_i) + \frac{λ}{2}\|v\|^2
           \quad\text{s.t.}\quad v_j = 0\ (j ∈ G)
 
-for every group G of columns, where b_i is row i of the support's columns and a one for the intercept.  All refits run
-side by side: each pass over the rows serves all of them.  A step is Newton's, by conjugate gradients; the
-preconditioner is the Hessian for the mean curvature of all refits.
+for every group G of columns, where b_i is row i of the support's columns, with a one for the intercept.  All refits run
+side by side, so that each pass over the rows serves all of them.  They take Newton steps, computed by conjugate
+gradients; the preconditioner is the Hessian for the mean curvature of all refits.
 """
 
 from __future__ import annotations
@@ -25,15 +25,20 @@ from .. import losses
 from ..losses import look_at_rows
 
 Array = NDArray[np.float64]
-NEAR, NEARLY = 1e-4, 3e-3  # of a worth: a fall that need not be made, for the quadratic model foretells it (many rows)
-ROUNDING, HUGE = 1e-13, 1e100  # of the objective: what is not to be told, and where derivatives overflow
-STEPS, INNER, HALVINGS = 60, 60, 40  # Newton steps, conjugate gradients in one, and halvings of one, at most
-ACCURACY = 0.05  # of a Newton step: its residual, against that of no step
-DAMPING = 1e-8  # of the largest curvature that a column can have: what a flat direction is taken to have
-SOME = 10_000  # rows, about, that say where to start if there are many
-GUIDED = 4  # steps on all rows with the Hessian of some
-MOST = 100_000  # rows on which refits are made; of more a sample
-NUMBERS = 1 << 22  # in one array of predictions: refits are made in batches of so many
+Mask = NDArray[np.bool_]
+Groups = Sequence[NDArray[np.int64]]
+
+# A refit stops when the decrease that its quadratic model predicts is below this share of the worth.
+TOLERANCE, LOOSE_TOLERANCE = 1e-4, 3e-3  # the second one when a sample of the rows has given the starting point
+ROUNDING = 1e-13  # relative to the objective: smaller differences are rounding
+HUGE = 1e100  # objectives above it: derivatives may overflow
+STEPS, INNER, HALVINGS = 60, 60, 40  # limits: Newton steps, conjugate gradient steps in each, halvings of each
+RESIDUAL = 0.05  # of the linear system for a Newton step, relative to the gradient
+DAMPING = 1e-8  # added curvature of flat directions, relative to the largest curvature that a column can have
+SAMPLE = 10_000  # rows (about) that give the starting points if there are at least twice as many
+GUIDED = 4  # Newton steps on all rows that use the Hessian of the sample
+MAX_ROWS = 100_000  # if there are more, refits run on a sample of about this size
+MAX_NUMBERS = 1 << 22  # size of one array of predictions: the refits are split into batches accordingly
 
 
 def _of_mean_one(weight: Array) -> Array:
@@ -41,7 +46,7 @@ def _of_mean_one(weight: Array) -> Array:
 
 
 class OneOutput(NamedTuple):
-    """The rows of any loss of one output."""
+    """The rows of a model with one output and any loss."""
 
     loss: Any
     y: Array
@@ -49,20 +54,21 @@ class OneOutput(NamedTuple):
 
     @property
     def quadratic(self) -> bool:
+        """Whether the loss is quadratic in the prediction."""
         return bool(getattr(self.loss, "quadratic", False))
 
     @property
-    def steepest(self) -> float:
+    def max_curvature(self) -> float:
         """The largest curvature of a row; one if there is no bound."""
         bound = float(losses.curvature_bound(self.loss))
         return bound if np.isfinite(bound) else 1.0
 
     def take(self, rows: Any, each: Any) -> OneOutput:
-        """Some of the rows, each of which stands for so many."""
+        """Some of the rows, where row i stands for `each[i]` rows."""
         return OneOutput(self.loss, self.y[rows], _of_mean_one(self.weight[rows] * each))
 
-    def look(self, z: Array) -> tuple[Array, Array, Array]:
-        """For predictions (refits, 1, n): the mean loss of every refit, the derivatives and the curvatures."""
+    def evaluate(self, z: Array) -> tuple[Array, Array, Array]:
+        """For predictions (refits, 1, n): the mean loss of every refit, derivatives and curvatures of the rows."""
         mean, derivative, curvature = np.empty(len(z)), np.empty_like(z), np.empty_like(z)
         for i, own in enumerate(z):
             mean[i] = look_at_rows(self.loss, own[0], self.y, self.weight, derivative[i, 0], curvature[i, 0])
@@ -81,37 +87,35 @@ class OneOutput(NamedTuple):
         return curvature[:, 0]
 
 
-class Targets(NamedTuple):
-    """The rows of the squared loss of several targets, which needs no refits."""
+class SquaredTargets(NamedTuple):
+    """The rows of a model with several targets and the squared loss, which needs no refits."""
 
     Y: Array  # (targets, n)
     weight: Array
     quadratic: bool = True
 
-    def look(self, z: Array) -> tuple[Array, Array, Array]:
+    def evaluate(self, z: Array) -> tuple[Array, Array, Array]:
         derivative = self.weight * (z - self.Y)
-        return (
-            0.5 * np.mean(np.sum(derivative * (z - self.Y), axis=1), axis=1),
-            derivative,
-            np.broadcast_to(self.weight, z.shape),
-        )
+        mean = 0.5 * np.mean(np.sum(derivative * (z - self.Y), axis=1), axis=1)
+        return mean, derivative, np.broadcast_to(self.weight, z.shape)
 
     def own(self, curvature: Array) -> Array:
         return curvature
 
 
 class Softmax(NamedTuple):
-    """The rows of the softmax: log Σ_c exp(z_c) − z_y, for classes numbered from 0."""
+    """The rows of a softmax model: the loss is log Σ_c exp(z_c) − z_y, for classes numbered from 0."""
 
     labels: NDArray[np.int64]
     weight: Array
-    steepest: float = 0.5
+    max_curvature: float = 0.5
     quadratic: bool = False
 
     def take(self, rows: Any, each: Any) -> Softmax:
         return Softmax(self.labels[rows], _of_mean_one(self.weight[rows] * each))
 
-    def look(self, z: Array) -> tuple[Array, Array, Array]:
+    def evaluate(self, z: Array) -> tuple[Array, Array, Array]:
+        """As for one output; the probabilities of the classes stand for the curvature."""
         z = z - z.max(axis=1, keepdims=True)
         rows = np.arange(self.labels.size)
         own = z[:, self.labels, rows]
@@ -138,10 +142,10 @@ class Softmax(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Refits:
-    """Refits of one problem on the columns of a dense block, centred if there is an intercept.
+class LeaveOutRefits:
+    """Refits of one model on the columns of a dense block, centred if there is an intercept.
 
-    Coefficients are arrays (refits, outputs, first + columns), the intercept first if there is one.
+    Coefficients are arrays (refits, outputs, first + columns), where first = 1 with an intercept, which comes first.
     """
 
     rows: OneOutput | Softmax
@@ -151,65 +155,29 @@ class Refits:
     intercept: bool
     positive: bool = False
 
-    def rises(self, x: Array, constant: Array, groups: Sequence[NDArray[np.int64]]) -> Array:
-        """By how much the objective rises above that at x, (outputs, columns), without each group of columns; 0 if it
-        falls, as it may where x is not the best for its columns."""
-        first, model = int(self.intercept), self.joined(x, constant)
-        floor = float(self._look(model[np.newaxis])[0][0])
+    def rises(self, x: Array, constant: Array, groups: Groups) -> Array:
+        """By how much the objective rises above that at x, (outputs, columns), without each group of columns.
+
+        Zero if it falls instead, which it may where x is not the best fit on its columns.
+        """
+        first, model = int(self.intercept), self._joined(x, constant)
+        floor = float(self._evaluate(model[np.newaxis])[0][0])
         out = np.zeros((len(groups), model.shape[1]), dtype=bool)
         for own, group in zip(out, groups, strict=True):
             own[first + group] = True
         return np.maximum(self._refits(model, out, floor)[0] - floor, 0.0)
 
-    def joined(self, x: Array, constant: Array) -> Array:
-        """Coefficients with the intercept in front, if there is one."""
-        return np.hstack([constant[:, np.newaxis], x])[:, 1 - int(self.intercept) :]
-
-    # --- where refits start --------------------------------------------------------------------------------------
-    def _refits(self, model: Array, out: NDArray[np.bool_], floor: float) -> tuple[Array, Array]:
-        """The least objective without each set of coefficients, and where it is; in batches.
-
-        Of many rows some are refitted first: what that changes is applied to the model, and their Hessian says how far
-        the objective of all rows can fall from there.  Mostly that is next to nothing.
-        """
-        least, found = np.empty(len(out)), np.empty((len(out), *model.shape))
-        n, few, there = len(self.block), None, model
-        if n >= 2 * SOME and len(out):
-            few = self.sample(self._look(model[np.newaxis])[1][0], SOME)
-            base, near = few._best(model)
-            there = few._refits(near, out, base)[1]
-        batch = max(1, NUMBERS // (n * len(model)))
-        for low in range(0, len(out), batch):
-            part = slice(low, low + batch)
-            if few is None:
-                least[part], found[part] = self._refit(self._from_quadratic(model, out[part]), out[part], floor, NEAR)
-            else:
-                start, guide = self._without(model + there[part] - near, out[part]), (few, there[part])
-                least[part], found[part] = self._refit(start, out[part], floor, NEARLY, guide)
-        return least, found
-
-    def _from_quadratic(self, model: Array, out: NDArray[np.bool_]) -> Array:
-        """The minimum of the quadratic model of the objective, or the model itself without those coefficients: the
-        better one."""
-        inverse = self._preconditioner(self._look(model[np.newaxis])[2])
-        bare = np.where(out[:, np.newaxis], 0.0, model)
-        moved = np.array([model - model[:, at] @ remover for at, remover in self._removers(inverse, out)])
-        moved = self._without(moved, out)
-        values = [np.where(np.isfinite(value), value, np.inf) for value in (self._look(moved)[0], self._look(bare)[0])]
-        return np.where((values[0] <= values[1])[:, np.newaxis, np.newaxis], moved, bare)
-
     def best(self, x: Array, constant: Array) -> tuple[Array, Array]:
-        """The best coefficients of all columns, and their intercepts."""
-        found = self._best(self.joined(x, constant))[1]
+        """The best coefficients of all columns, and their intercepts; x is where the search starts."""
+        found = self._best(self._joined(x, constant))[1]
         return found[:, int(self.intercept) :], found[:, 0] if self.intercept else constant
 
-    def _best(self, model: Array) -> tuple[float, Array]:
-        [least], [found] = self._refit(model[np.newaxis], np.zeros((1, model.shape[1]), dtype=bool), None, NEAR)
-        return float(least), found
+    def sample(self, derivative: Array, count: int) -> LeaveOutRefits:
+        """The same refits on a fixed sample of about `count` rows.
 
-    def sample(self, derivative: Array, count: int) -> Refits:
-        """The same on about so many rows, half of them spread evenly and half where the derivatives, (outputs, n), are
-        large, so that a rare class is not lost; always the same ones."""
+        Half of the rows are spread evenly, half follow the size of the derivatives, (outputs, n), so that a rare class
+        is not lost.
+        """
         size = np.abs(derivative).sum(axis=0)
         chance = np.minimum(0.5 * count * (1.0 / size.size + size / (float(size.sum()) or 1.0)), 1.0)
         to = np.cumsum(chance)
@@ -217,18 +185,62 @@ class Refits:
         offset = self.offset[..., at] if np.ndim(self.offset) else self.offset
         return replace(self, rows=self.rows.take(at, 1.0 / chance[at]), block=self.block[at], offset=offset)
 
+    def _joined(self, x: Array, constant: Array) -> Array:
+        """Coefficients with the intercept in front, if there is one."""
+        return np.hstack([constant[:, np.newaxis], x])[:, 1 - int(self.intercept) :]
+
+    # --- starting points -----------------------------------------------------------------------------------------
+    def _refits(self, model: Array, out: Mask, floor: float) -> tuple[Array, Array]:
+        """The least objective without each set of coefficients in `out`, and where it is attained; in batches.
+
+        If there are many rows, a sample is refitted first.  The change that it finds is applied to the model, and the
+        Hessian of the sample predicts how far the objective of all rows can fall from there: mostly next to nothing.
+        """
+        least, found = np.empty(len(out)), np.empty((len(out), *model.shape))
+        n, few, there = len(self.block), None, model
+        if n >= 2 * SAMPLE and len(out):
+            few = self.sample(self._evaluate(model[np.newaxis])[1][0], SAMPLE)
+            base, near = few._best(model)
+            there = few._refits(near, out, base)[1]
+        batch = max(1, MAX_NUMBERS // (n * len(model)))
+        for low in range(0, len(out), batch):
+            part = slice(low, low + batch)
+            if few is None:
+                start = self._from_quadratic(model, out[part])
+                least[part], found[part] = self._refit(start, out[part], floor, TOLERANCE)
+            else:
+                start, guide = self._without(model + there[part] - near, out[part]), (few, there[part])
+                least[part], found[part] = self._refit(start, out[part], floor, LOOSE_TOLERANCE, guide)
+        return least, found
+
+    def _from_quadratic(self, model: Array, out: Mask) -> Array:
+        """The better of two starting points: the minimum of the quadratic model of the objective, and the fit with the
+        coefficients in `out` set to zero."""
+        inverse = self._preconditioner(self._evaluate(model[np.newaxis])[2])
+        bare = np.where(out[:, np.newaxis], 0.0, model)
+        moved = np.array([model - model[:, at] @ remover for at, remover in self._removers(inverse, out)])
+        moved = self._without(moved, out)
+        values = [self._evaluate(point)[0] for point in (moved, bare)]
+        values = [np.where(np.isfinite(value), value, np.inf) for value in values]
+        return np.where((values[0] <= values[1])[:, np.newaxis, np.newaxis], moved, bare)
+
+    def _best(self, model: Array) -> tuple[float, Array]:
+        """The least objective over all coefficients, and where it is attained."""
+        [least], [found] = self._refit(model[np.newaxis], np.zeros((1, model.shape[1]), dtype=bool), None, TOLERANCE)
+        return float(least), found
+
     @staticmethod
-    def _removers(inverse: Array, held: NDArray[np.bool_]) -> list[tuple[Any, Any]]:
-        """For every refit the places E of the coefficients that are held at zero, and a matrix R: v − v_E·R has them at
-        zero, at the least cost in the quadratic model."""
+    def _removers(inverse: Array, held: Mask) -> list[tuple[Any, Any]]:
+        """For every refit the indices E of the coefficients held at zero, and a matrix R such that v − v_E·R has zeros
+        there, at the least cost in the quadratic model."""
         places = [np.flatnonzero(at) for at in held]
         return [(at, np.linalg.solve(inverse[at[:, np.newaxis], at], inverse[at])) for at in places]
 
-    def _without(self, v: Array, out: NDArray[np.bool_]) -> Array:
+    def _without(self, v: Array, out: Mask) -> Array:
         return np.where(out[:, np.newaxis], 0.0, self._allowed(v))
 
     def _allowed(self, v: Array) -> Array:
-        """The nearest point that the sign constraint allows."""
+        """The nearest point that satisfies the sign constraint."""
         if not self.positive:
             return v
         first = int(self.intercept)
@@ -247,26 +259,27 @@ class Refits:
         found = (derivative.reshape(s * outputs, n) @ self.block).reshape(s, outputs, -1)
         return (np.concatenate([derivative.sum(axis=2, keepdims=True), found], axis=2) if self.intercept else found) / n
 
-    def _look(self, v: Array) -> tuple[Array, Array, Array]:
+    def _evaluate(self, v: Array) -> tuple[Array, Array, Array]:
         """The objective of every refit, the derivatives of the rows and their curvatures."""
         with np.errstate(over="ignore", invalid="ignore"):
-            value, derivative, curvature = self.rows.look(self._times(v) + self.offset)
+            value, derivative, curvature = self.rows.evaluate(self._times(v) + self.offset)
         return value + 0.5 * self.l2 * np.sum(v[..., int(self.intercept) :] ** 2, axis=(1, 2)), derivative, curvature
 
     @functools.cached_property
-    def _sizes(self) -> tuple[Array, Array]:
+    def _ridge_and_bound(self) -> tuple[Array, Array]:
         """The ridge of every coefficient, and the largest curvature that it can have."""
         most = self.rows.weight @ self.block**2 / len(self.block)
-        most = np.where(most > 0.0, most, most.max(initial=0.0) or 1.0)  # a sample of the rows may lack a column
+        most = np.where(most > 0.0, most, most.max(initial=0.0) or 1.0)  # a column may be zero in a sample of the rows
         ones = np.ones(int(self.intercept))
-        return np.concatenate([0.0 * ones, np.full(most.size, self.l2)]), self.rows.steepest * np.append(ones, most)
+        ridge = np.concatenate([0.0 * ones, np.full(most.size, self.l2)])
+        return ridge, self.rows.max_curvature * np.append(ones, most)
 
     def _preconditioner(self, curvature: Array) -> Array:
-        """The inverse of the Hessian for the mean curvature of the rows over all refits, each with the same say."""
+        """The inverse of the Hessian for the mean curvature of the rows over all refits, equally weighted."""
         shared = self.rows.shared(curvature)
-        size = np.maximum(shared.mean(axis=1), 1e-12 * self.rows.steepest)
+        size = np.maximum(shared.mean(axis=1), 1e-12 * self.rows.max_curvature)
         mean = np.mean(shared / size[:, np.newaxis], axis=0)
-        ridge, most = self._sizes
+        ridge, most = self._ridge_and_bound
         scaled = self.block * np.sqrt(mean)[:, np.newaxis]
         n, first = len(self.block), int(self.intercept)
         hessian = np.zeros((ridge.size, ridge.size))
@@ -281,22 +294,29 @@ class Refits:
         inverse = np.linalg.inv(hessian)
         return (inverse + inverse.T) / (2.0 * root) / root[:, np.newaxis]
 
-    # --- Newton ----------------------------------------------------------------------------------------------------
+    # --- Newton's method -----------------------------------------------------------------------------------------
     def _refit(
-        self, v: Array, out: NDArray[np.bool_], floor: float | None, tol: float, guide: Any = None
+        self,
+        v: Array,
+        out: Mask,
+        floor: float | None,
+        tol: float,
+        guide: tuple[LeaveOutRefits, Array] | None = None,
     ) -> tuple[Array, Array]:
-        """The least objective of every refit, to a part of what it is above the floor (of the objective, if there is no
-        floor), and where it is.  A refit that is below the floor stops.  The Hessian of the first steps is that of
-        `guide`, if there is one: refits on some of the rows, and their points."""
-        ridge, most = self._sizes
-        value, derivative, curvature = self._look(v)
+        """The least objective of every refit, and where it is attained.
+
+        The tolerance is relative to the difference from the floor, or to the objective if there is no floor; a refit
+        that falls below the floor stops.  `guide` holds refits on a sample of the rows and their solutions: the first
+        steps use its Hessian.
+        """
+        ridge, most = self._ridge_and_bound
+        value, derivative, curvature = self._evaluate(v)
         good = np.abs(value) < HUGE
-        if not good.all():  # a start that some rows gave may be none for all of them
+        if not good.all():  # a starting point from a sample may be useless for all rows
             v = np.where(good[:, np.newaxis, np.newaxis], v, 0.0)
-            value, derivative, curvature = self._look(v)
-        least, found, at = value.copy(), v.copy(), np.arange(len(v))  # `at`: the refits that are still going
-        few: Any = None if guide is None else guide[0]
-        there: Any = None if few is None else few._look(guide[1])[2]
+            value, derivative, curvature = self._evaluate(v)
+        least, found, at = value.copy(), v.copy(), np.arange(len(v))  # `at`: the refits that have not finished
+        guides = None if guide is None else guide[0]._evaluate(guide[1])[2]
         for number in range(STEPS):
             gradient = self._back(derivative) + ridge * v
             held = out
@@ -305,16 +325,18 @@ class Refits:
                 bound[..., : int(self.intercept)] = False
                 held = out | bound[:, 0]
             free = np.where(held[:, np.newaxis], 0.0, gradient)
-            hessian, near = (few, there[at]) if few and number < GUIDED else (self, curvature)
-            step = hessian._direction(near, ridge + DAMPING * most, free, held)
+            if guide is not None and guides is not None and number < GUIDED:
+                step = guide[0]._newton_step(guides[at], ridge + DAMPING * most, free, held)
+            else:
+                step = self._newton_step(curvature, ridge + DAMPING * most, free, held)
             fall = -np.sum(free * step, axis=(1, 2))
             room = np.abs(value) if floor is None else value - floor
             going = (room > 0.0) & (fall > tol * room) & (fall > ROUNDING * np.abs(value))
-            least[at[~going]] -= 0.5 * fall[~going].clip(0.0)  # the last step's fall is foretold, not made
+            least[at[~going]] -= 0.5 * fall[~going].clip(0.0)  # the last step is not taken: its decrease is predicted
             if not going.any():
                 break
             out, at = out[going], at[going]
-            v, value, derivative, curvature, moved = self._search(
+            v, value, derivative, curvature, moved = self._line_search(
                 *(a[going] for a in (v, step, gradient, value, derivative, curvature))
             )
             least[at], found[at] = value, v
@@ -324,14 +346,14 @@ class Refits:
                 break
         return least, found
 
-    def _search(
+    def _line_search(
         self, v: Array, step: Array, gradient: Array, value: Array, derivative: Array, curvature: Array
-    ) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
-        """The first of 1, ½, ¼, ... of a step that lowers F enough, for every refit; and which ones moved."""
+    ) -> tuple[Array, Array, Array, Array, Mask]:
+        """For every refit the first of 1, ½, ¼, ... of a step that lowers the objective enough; and which moved."""
         v, value, pending, share = v.copy(), value.copy(), np.arange(len(v)), 1.0
         for _ in range(HALVINGS):
             point = self._allowed(v[pending] + share * step[pending])
-            found = self._look(point)
+            found = self._evaluate(point)
             enough = 1e-4 * np.sum(gradient[pending] * (v[pending] - point), axis=(1, 2))
             good = found[0] <= value[pending] - enough
             done = pending[good]
@@ -344,8 +366,8 @@ class Refits:
         moved[pending] = False
         return v, value, derivative, curvature, moved
 
-    def _direction(self, curvature: Array, diagonal: Array, gradient: Array, held: NDArray[np.bool_]) -> Array:
-        """Newton steps of all refits, by conjugate gradients."""
+    def _newton_step(self, curvature: Array, diagonal: Array, gradient: Array, held: Mask) -> Array:
+        """The Newton steps of all refits, by preconditioned conjugate gradients."""
         inverse = self._preconditioner(curvature)
         removers = self._removers(inverse, held)
 
@@ -362,7 +384,7 @@ class Refits:
         step, r = np.zeros_like(gradient), -gradient
         y = precondition(r)
         direction, norm = y, product(r, y)
-        enough = ACCURACY**2 * norm
+        enough = RESIDUAL**2 * norm
         for _ in range(INNER):
             going = norm > enough
             if not going.any():

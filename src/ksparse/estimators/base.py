@@ -1,0 +1,430 @@
+"""What all estimators share: their parameters, one fit from rows to coefficients, and the use of a fitted model.
+
+This is the only file of the folder that standardises columns and calls the solvers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from .. import losses
+from .._minimize import pick_solver, solve
+from .._progress import progress
+from .._validate import check_count, check_flag, check_generator, check_number, check_vector, renamed
+from ..design import Design, Source, Standardized, as_design, standardize
+from ..design.standardized import in_precision
+from ..result import History, Result, Status, judged
+from ..solvers.joint import JointExchange, joint
+from .certificate import Examined, examine
+from .store import save
+from .summary import ShownModel
+from .tables import (
+    Reservoir,
+    check_rows,
+    check_weights,
+    chosen_groups,
+    chosen_together,
+    count_labels,
+    find_bad_entry,
+    group_labels,
+    kept_columns,
+)
+from .worth import Array, LeaveOutRefits, OneOutput, Softmax, SquaredTargets
+
+UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
+SAME_SCALE = 1e-4  # relative tolerance: float32 columns may have been added up in another order
+
+_bare: ContextVar[bool] = ContextVar("_bare", default=False)
+
+
+@contextlib.contextmanager
+def coefficients_only() -> Iterator[None]:
+    """Fits inside this block compute neither worth nor certificate: nobody sees those of folds and resamples."""
+    before = _bare.set(True)
+    try:
+        yield
+    finally:
+        _bare.reset(before)
+
+
+def targets_of(loss: Any) -> str | None:
+    """The kind of targets that a loss in the registry is for ("real", "counts", "labels"); None for an unknown name."""
+    known = losses.LOSSES.get(loss) if isinstance(loss, str) else None
+    return None if known is None else getattr(known(), "targets", "real")
+
+
+def starting_point(x: Array, constant: Any) -> Result:
+    """A model as a `Result` to start from."""
+    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
+    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
+
+
+def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
+    """The result, with the status "diverged" if its coefficients are not finite in the units of X."""
+    finite = bool(np.isfinite(coef).all() and np.isfinite(constants).all())
+    return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
+
+
+def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
+    """The product block·matrix; in double precision where it overflows in single precision."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.asarray(block @ matrix)
+    if product.dtype == np.float32 and not np.isfinite(product).all():
+        return np.asarray(block.astype(np.float64) @ matrix)
+    return product
+
+
+class Learnt(NamedTuple):
+    """One fitted model: of one output, or of several that share their features."""
+
+    result: Result  # of the solver, on standardised columns
+    coef: Array  # (outputs, d), in the units of X
+    intercept: Array  # (outputs,)
+    known: Examined
+
+
+class Minimized(NamedTuple):
+    """The problem that a fit solved: A·x against y with at most k non-zeros; `settings` are those of `minimize`."""
+
+    A: Any
+    y: Array
+    x: Array
+    k: int
+    settings: dict[str, Any]
+    data: str  # what A is, in words
+
+
+class KSparseEstimator(ShownModel, BaseEstimator):
+    """A linear model with at most k features.  Subclasses list their parameters and prepare the targets."""
+
+    _ridge_power: int  # in the rule behind l2="auto"
+    k: int | float
+    loss: str
+    fit_intercept: bool
+    standardize: bool
+    l2: float | str
+    positive: bool
+    always_keep: Any
+    groups: Any
+    solver: Any
+    warm_start: bool
+    max_time: float | None
+    random_state: Any
+    n_jobs: int | None
+    reservoir: int
+    verbose: int
+    callback: Any
+    coef_: NDArray[Any]
+    intercept_: Any
+
+    def __init__(self, **parameters: Any) -> None:
+        for name, value in parameters.items():  # each subclass lists its own, as scikit-learn requires
+            setattr(self, name, value)
+
+    # --- parameters ----------------------------------------------------------------------------------------------
+    def _check_loss(self) -> Any:
+        """The loss that is named, which must suit the kind of targets."""
+        labels = isinstance(self, ClassifierMixin)
+        known = [name for name in losses.LOSSES if (targets_of(name) == "labels") == labels]
+        if not isinstance(self.loss, str) or self.loss not in known:
+            names = ", ".join(map(repr, known))
+            raise ValueError(f"loss must be one of {names} for {type(self).__name__}, got {self.loss!r}")
+        return losses.resolve(self.loss)
+
+    def _check_k(self, free: int) -> int:
+        """k as a number of columns or groups: a share of them, or a number that is clipped to how many there are."""
+        if isinstance(self.k, float | np.floating):
+            if not 0 < self.k < 1:
+                raise ValueError(f"k must be an integer of at least 1, or a share between 0 and 1, got {self.k!r}")
+            return max(1, min(math.ceil(self.k * free), free))
+        return min(check_count(self.k, "k"), free)
+
+    def _check_l2(self, d: int) -> float:
+        """l2 as a number; the rule behind "auto" needs k_ and the number of rows (a row of weight two counts twice)."""
+        if isinstance(self.l2, str):
+            if self.l2 != "auto":
+                raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
+            burden = self.k_ * math.log(d + 1) / self._rows  # log of the number of choices of k columns, per row
+            return 0.1 * min(1.0, burden) ** self._ridge_power
+        if isinstance(self.l2, bool):
+            raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
+        return check_number(self.l2, "l2")
+
+    def _check_joint(self, what: str, remedy: str) -> None:
+        """Raise if the settings do not allow JointExchange, which alone knows groups and several outputs."""
+        if self.positive:
+            raise ValueError(f"positive must be False for {what}, got True; {remedy}")
+        if not self._may_be_joint():
+            raise ValueError(f"solver must be 'auto' or a JointExchange for {what}, got {self.solver!r}; {remedy}")
+
+    def _may_be_joint(self) -> bool:
+        """Whether the solver is JointExchange, or "auto", which may choose it."""
+        return isinstance(self.solver, JointExchange) or (isinstance(self.solver, str) and self.solver == "auto")
+
+    def _names(self) -> Any:
+        """The names of the columns; None if they have none."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _kept(self, d: int) -> NDArray[np.int64]:
+        """always_keep as column numbers."""
+        return kept_columns(self.always_keep, d, self._names())
+
+    def _numbered(self, named: Any, d: int) -> Any:
+        """A copy for rows without column names; always_keep and groups are looked up in the names that `named` has."""
+        copy = clone(self)
+        if hasattr(named, "feature_names_in_"):
+            copy.groups = group_labels(self.groups, d, named.feature_names_in_)
+        if self.always_keep is not None:
+            copy.always_keep = kept_columns(self.always_keep, d, getattr(named, "feature_names_in_", None))
+        return clone(copy)
+
+    def _seed(self, shared: bool = False) -> Any:
+        """random_state for one run.  A generator that several runs share gives each a number, drawn in their order."""
+        if isinstance(self.random_state, np.random.RandomState):  # what scikit-learn passes around
+            return int(self.random_state.randint(2**31 - 1))
+        if shared and isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(2**63))
+        return self.random_state
+
+    def _begin(self, n: int, weight: Array | None) -> None:
+        """Check the parameters that are True or False, and store the number of rows (the sum of their weights)."""
+        for name in ("fit_intercept", "standardize", "positive"):
+            check_flag(getattr(self, name), name)
+        self._rows = float(n) if weight is None else float(weight.sum())
+
+    # --- one fit -------------------------------------------------------------------------------------------------
+    @renamed("A must", "X must")
+    def _learn(
+        self, X: Any, Y: NDArray[Any], weight: Array | None, offset: Any, loss: str,
+        start: tuple[Array, Array] | None, seed: Any = None,
+    ) -> Learnt:  # fmt: skip
+        """Fit one model of targets Y: (n,), (n, targets), or class numbers for loss="softmax".
+
+        `start` holds coefficients (outputs, d) and intercepts (outputs,) in the units of X to start from.
+        """
+        d, several = X.shape[1], Y.ndim == 2 or loss == "softmax"
+        jointly = several or self.groups is not None or isinstance(self.solver, JointExchange)
+        if jointly:
+            what = "groups" if self.groups is not None else "JointExchange"
+            self._check_joint(what, f"or do without {what}")
+        kept, labels = self._kept(d), group_labels(self.groups, d, self._names())
+        if kept.size == d:
+            raise ValueError("always_keep must leave columns to choose from, got all of them")
+        self.k_ = self._check_k(d - kept.size if labels is None else count_labels(np.delete(labels, kept)))
+        self.l2_ = self._check_l2(d)
+        if jointly:
+            solver: Any = self.solver if isinstance(self.solver, JointExchange) else JointExchange()
+        else:
+            solver = pick_solver(self.solver, as_design(X), self.k_, bool(self.positive))
+        scaling = self._standardized(X, weight, not (jointly or solver.reads_columns)) if self.standardize else None
+        self.scale_ = np.ones(d) if scaling is None else scaling.sizes
+        design, first = scaling or as_design(X), _scaled_start(start, scaling, jointly)
+        settings = {
+            "loss": loss, "l2": self.l2_, "intercept": bool(self.fit_intercept), "always_keep": kept,
+            "sample_weight": weight, "offset": offset, "max_time": self.max_time, "solver": solver,
+        }  # fmt: skip
+        with progress(bool(self.verbose), self.callback) as callback:
+            if jointly:
+                result = joint(design, Y, self.k_, groups=labels, start=first, callback=callback, **settings)
+            else:
+                result = solve(
+                    design, Y, self.k_, positive=bool(self.positive), x0=first, callback=callback, random_state=seed,
+                    standardize=False, **settings,
+                )  # fmt: skip
+        x = result.x.T if jointly else result.x[np.newaxis]
+        pairs = list(zip(x, np.atleast_1d(result.intercept).tolist(), strict=True))
+        pairs = [scaling.to_original(*pair) for pair in pairs] if scaling else pairs
+        coef, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
+        result = finite_or_diverged(result, coef, constants)
+        return Learnt(result, coef, constants, self._examine(design, Y, weight, offset, loss, result))
+
+    def _standardized(self, X: Any, weight: Array | None, by_rows: bool) -> Standardized:
+        """X with standardised columns; an entry that is not finite is reported with its column."""
+        try:
+            return standardize(as_design(X), weight, bool(self.fit_intercept), by_rows)
+        except ValueError:
+            message = None if isinstance(X, Source) else find_bad_entry(X, "X", self._names())
+            if message is None:
+                raise
+            raise ValueError(message) from None
+
+    def _examine(
+        self, design: Design, Y: NDArray[Any], weight: Any, offset: Any, loss: str, result: Result
+    ) -> Examined:
+        """The worth of every column in a fit, and its certificate."""
+        S, (n, d) = result.support, design.shape
+        if _bare.get():
+            return Examined(np.zeros((result.x[0].size, d)), np.zeros(d), None, n)
+        share = np.ones(n) if weight is None else weight * (n / weight.sum())
+        if loss == "softmax":
+            rows: Any = Softmax(Y, share)
+        else:
+            rows = OneOutput(losses.resolve(loss), Y, share) if Y.ndim == 1 else SquaredTargets(Y.T, share)
+        block = design.dense_columns(S)
+        offset = 0.0 if offset is None else np.reshape(offset, (n, -1)).T
+        x, constant = result.x[S], np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))
+        fit = LeaveOutRefits(rows, block, offset, self.l2_, bool(self.fit_intercept), bool(self.positive))
+        together = chosen_together(S, self._kept(d), group_labels(self.groups, d, self._names()))
+        found = examine(fit, x.T if x.ndim == 2 else x[np.newaxis], constant, *together, result)
+        worth, feature_worth = np.zeros((len(found.worth), d)), np.zeros(d)
+        worth[:, S], feature_worth[S] = found.worth, found.feature_worth
+        return found._replace(worth=worth, feature_worth=feature_worth)
+
+    def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Learnt]:
+        """One model per target, in `n_jobs` threads: the work is in kernels, and X is not copied."""
+        jobs = 1 if self.verbose else self.n_jobs  # the terminal has one line
+        seeds = [self._seed(len(targets) > 1) for _ in targets]  # drawn here, in order: threads may finish in any order
+        work = zip(targets, starts, seeds, strict=True)
+        return list(
+            Parallel(n_jobs=jobs, prefer="threads")(
+                delayed(self._learn)(X, target, weight, offset, self.loss, start, seed) for target, start, seed in work
+            )
+        )
+
+    def _note(self, fits: list[Learnt], X: Any) -> None:
+        """Set the attributes of a fitted model, with one row of coefficients per output; warn of unfinished fits."""
+        results = [fit.result for fit in fits]
+        for result in results:
+            if result.status in UNFINISHED:
+                warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)  # at the line that called fit
+        self.n_rows_ = X.shape[0]
+        self.coef_ = in_precision(np.concatenate([fit.coef for fit in fits]), X.dtype)
+        self.intercept_ = in_precision(np.concatenate([fit.intercept for fit in fits]), X.dtype)
+        self.support_ = np.flatnonzero(self.coef_.any(axis=0))
+        self.worth_ = np.concatenate([fit.known.worth for fit in fits])
+        self.feature_worth_ = np.sum([fit.known.feature_worth for fit in fits], axis=0)  # as their objectives add up
+        self.worth_rows_ = min(fit.known.rows for fit in fits)
+        self.n_iter_ = max(1, max(result.n_stages for result in results))
+        self.objective_ = sum(result.objective for result in results)
+        for name in ("history", "status", "swap_optimal"):
+            values = [getattr(result, name) for result in results]
+            setattr(self, f"{name}_", values if len(fits) > 1 else values[0])
+        certificates = [fit.known.certificate for fit in fits]
+        self.certificate_ = certificates if len(fits) > 1 else certificates[0]
+        self.kept_, labels = self._kept(X.shape[1]), group_labels(self.groups, X.shape[1], self._names())
+        for name in ("groups_", "support_groups_", "n_groups_"):
+            self.__dict__.pop(name, None)
+        if labels is not None:
+            self.groups_, self.support_groups_ = chosen_groups(self.support_, self.kept_, labels)
+            self.n_groups_ = count_labels(np.delete(labels, self.kept_))
+
+    def _remember(self, X: Any, target: NDArray[Any], sample_weight: Any) -> Reservoir:
+        """The rows that `partial_fit` remembers, with these rows added."""
+        if isinstance(X, Source):
+            raise ValueError("partial_fit takes arrays, got a source; fit reads a source block by block by itself")
+        size = check_count(self.reservoir, "reservoir")
+        before = getattr(self, "reservoir_", None) or Reservoir.empty(check_generator(self._seed()))
+        return before.joined(X, target, check_weights(sample_weight, X), size)
+
+    # --- the fitted model ----------------------------------------------------------------------------------------
+    def _linear(self, X: Any) -> NDArray[Any]:
+        """X·coefᵀ + intercept, (n,) or (n, outputs); only the chosen columns are read."""
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False)
+        coef = np.atleast_2d(self.coef_)
+        used = np.flatnonzero(coef.any(axis=0))
+        if isinstance(X, Source) and used.size == 0:
+            scores = np.zeros((X.shape[0], len(coef)), X.dtype) + self.intercept_
+        elif isinstance(X, Source):
+            parts = X.map(functools.partial(times, np.ascontiguousarray(coef[:, used].T)), columns=used)
+            scores = np.concatenate(list(parts)) + self.intercept_
+        else:
+            scores = times(coef[:, used].T, X[:, used]) + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the chosen features.
+
+        Parameters
+        ----------
+        input_features : array of str, default=None
+            The names of all columns, if the rows of the fit had none.
+        """
+        check_is_fitted(self)
+        return _check_feature_names_in(self, input_features)[self.support_]
+
+    def save(self, path: Any, *, encoding: dict[str, Any] | None = None, target: str | None = None) -> None:
+        """Write the model as JSON; `ksparse.load` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+        encoding : dict, default=None
+            How the columns of a file became those of X (see `ksparse.sources.Files`): ``ksparse predict`` then reads
+            other files in the same way.
+        target : str, default=None
+            The name of what is predicted.
+        """
+        check_is_fitted(self)
+        save(self, path, encoding, target)
+
+    def _minimized(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Minimized:
+        """The problem that the fit solved, for `theory.certificate`, from the rows that the model was fitted on."""
+        check_is_fitted(self)
+        if not hasattr(self, "l2_"):
+            raise ValueError(
+                "fit must be a model that was fitted here: one read from a file lacks its ridge and scaling"
+            )
+        if self.groups is not None or self.positive:
+            what = "groups" if self.groups is not None else "positive=True"
+            raise ValueError(f"fit must be a model without {what}: the theorem is about plain hard thresholding")
+        X, y = self._check_pairs(X, y, reset=False)
+        if isinstance(X, Source):
+            raise ValueError("A must be an array or a sparse matrix, got a source; its load() gives one")
+        y, weight, size = self._one_output(y, check_weights(sample_weight, X))
+        intercept = bool(self.fit_intercept)
+        scaling = standardize(as_design(X), weight, intercept) if self.standardize else None
+        sizes = np.ones(X.shape[1]) if scaling is None else scaling.sizes
+        other = np.flatnonzero(~np.isclose(sizes, self.scale_, rtol=SAME_SCALE, atol=0.0))
+        if self.n_rows_ != X.shape[0] or other.size:
+            raise ValueError(
+                f"A must hold the rows that the model was fitted on ({self.n_rows_}, with the same sample_weight), got "
+                + (f"{X.shape[0]} rows" if self.n_rows_ != X.shape[0] else f"another deviation in column {other[0]}")
+            )
+        w, b = np.ravel(self.coef_).astype(np.float64) / size, float(np.ravel(self.intercept_)[0]) / size
+        shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
+        settings = {
+            "loss": self.loss, "l2": self.l2_, "always_keep": self._kept(X.shape[1]), "intercept": intercept,
+            "sample_weight": weight, "offset": shift,
+        }  # fmt: skip
+        if scaling is None:
+            return Minimized(X, y, w, self.k_, settings, "X as it was given")
+        centred = "centred and " if scaling.centre.any() else ""
+        unit = "standard deviations" if intercept else "root mean squares"
+        data = f"X with its columns {centred}divided by their {unit}"
+        return Minimized(scaling.load(), y, scaling.to_scaled(w, b)[0], self.k_, settings, data)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")  # a fit that failed may have set feature_names_in_ and n_features_in_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _scaled_start(start: tuple[Array, Array] | None, scaling: Standardized | None, jointly: bool) -> Result | None:
+    """A model in the units of X as a starting point on standardised columns; None if it is not finite there."""
+    if start is None:
+        return None
+    pairs = [(w, float(b)) for w, b in zip(*start, strict=True)]
+    pairs = [scaling.to_scaled(*pair) for pair in pairs] if scaling else pairs
+    x, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
+    if not (np.isfinite(x).all() and np.isfinite(constants).all()):
+        return None
+    return starting_point(x.T, constants) if jointly else starting_point(x[0], float(constants[0]))
