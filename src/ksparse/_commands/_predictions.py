@@ -55,7 +55,7 @@ def open_like(model: Any, name: str, data: str, **means: Any) -> Reader:
 
 def check_encoding_of(model: Any, name: str) -> None:
     """Refuse what somebody has made of the encoding in a file."""
-    from ..sources._encoding import check_encoding, table_encoding
+    from ..sources.encoding import check_encoding, table_encoding
 
     encoding = getattr(model, "encoding_", None)
     try:

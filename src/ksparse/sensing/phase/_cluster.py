@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from ..._dask import ClusterError, TookLonger, Watch, cancel, check_version, check_workers, quiet, result_of
+from ..._dask import ClusterError, ClusterWatch, TookLonger, cancel, check_version, check_workers, quiet, result_of
 from ..._threads import one_thread
 from ..._validate import check_count
 from ._parallel import Done, Pool, Workers, in_batches, pack, perform
@@ -89,7 +89,7 @@ class Cluster:
 
     def _wait(self, future: Any) -> Done:
         try:
-            done = result_of(future, Watch(self.address, self._count), "trials")
+            done = result_of(future, ClusterWatch(self.address, self._count), "trials")
         except ClusterError:
             raise
         except Exception as trouble:  # Dask's own: those of the work come as results
