@@ -661,6 +661,9 @@ def test_folders_that_tell_what_they_should_not(tmp_path):
     (inside / "a.csv").write_text("x,year,y\n1,2,3\n")
     with pytest.raises(ValueError, match=r"year=2020/a.csv cannot be read: the column 'year' is in the file and in"):
         open_files(tmp_path / "t")
+    (inside / "a.csv").write_text("x,y\n1,2\noops,3\n4,5\n")
+    with pytest.raises(ValueError, match=r"year=2020/a.csv cannot be read: 'oops' stands in row 1 \(line 3\)"):
+        open_files(tmp_path / "t")
     (inside / "a.csv").write_text("x,y\n1,2\n")
     assert open_files(tmp_path / "t").names == ["year", "x"]
     (tmp_path / "t" / "b.csv").write_text("x,y\n1,2\n")

@@ -95,7 +95,7 @@ class ClusterWorkers:
     def _even_out(self, blocks: list[Any]) -> None:
         """Move blocks to workers that have less than half of their share, because they joined or were restarted.
 
-        `Client.rebalance` moves nothing while workers use less than a third of their memory.
+        `Client.rebalance` would move nothing from workers that use less than 30% of their memory.
         """
         mine: dict[str, list[int]] = {worker: [] for worker in self._threads}
         for i, holders in enumerate(self._holders):
@@ -122,9 +122,10 @@ class ClusterWorkers:
         if self._blocks is not None and any(block.cancelled() for block in self._blocks):
             self.renew()  # the cluster was restarted, or somebody else cancelled them
         self._watch = watch(self.client)
-        packed = cloudpickle.dumps(task)
-        # a large task is sent by itself; a small one with every partition, which then need not wait for it
-        return packed if len(packed) < SMALL else self._task(_unpack, packed), [(a, self._slices(a)) for a in arrays]
+        sent: Any = cloudpickle.dumps(task)
+        if len(sent) >= SMALL:  # a small one is sent with every partition, which then need not wait for it
+            sent = self._task(_unpack, sent)
+        return sent, [(array, self._slices(array)) for array in arrays]
 
     def _slices(self, array: NDArray[Any]) -> dict[int, Any] | None:
         """The slices of a read-only array that were sent, by partition; None for other arrays."""

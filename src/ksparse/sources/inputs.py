@@ -139,10 +139,9 @@ class _ScratchReader(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        got = self._scratch.read(self._at, len(buffer))
-        buffer[: len(got)] = got
-        self._at += len(got)
-        return len(got)
+        got = self._scratch.readinto(self._at, buffer)
+        self._at += got
+        return got
 
 
 class OpenedFiles(NamedTuple):

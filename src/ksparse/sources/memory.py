@@ -126,10 +126,11 @@ class ScratchFile:
             self._file.seek(at)
             read_into(self._file, array, "the temporary file")
 
-    def read(self, at: int, size: int) -> bytes:
+    def readinto(self, at: int, buffer: Any) -> int:
+        """Read bytes from a position, at most as many as fit into the buffer; returns how many."""
         with self._lock:
             self._file.seek(at)
-            return bytes(self._file.read(size))
+            return self._file.readinto(buffer)
 
     def close(self) -> None:
         self._file.close()
@@ -199,9 +200,8 @@ class RowCache:
         """The blocks that `decode` yields; once a pass has written the file, blocks of `rows` rows from there."""
         with self._lock:
             if self._scratch is not None:
-                scratch, row_bytes = self._scratch, self._shape[1] * self._dtype.itemsize
-                fill = lambda low, block: scratch.fill(low * row_bytes, block)  # noqa: E731
-                return fill_in_turns(self._shape, self._dtype, rows, fill)
+                fill, row_bytes = self._scratch.fill, self._shape[1] * self._dtype.itemsize
+                return fill_in_turns(self._shape, self._dtype, rows, lambda low, block: fill(low * row_bytes, block))
             if not self._read_before or self._busy:
                 self._read_before = True
                 return decode()

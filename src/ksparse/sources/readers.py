@@ -51,8 +51,8 @@ class TableReader:
                     f"{self.name} cannot be read: the column {name!r} is in the file and in the name of its folder; "
                     "rename one of them"
                 )
-            number = value is not None and types[name] == arrow.float64()
-            self._constants[name] = arrow.scalar(float(value) if number else value, types[name])
+            number = types[name] == arrow.float64()
+            self._constants[name] = arrow.scalar(float(value) if number and value is not None else value, types[name])
         self.types = {name: types[name] for name in self._constants} | self.types
 
     def kind(self, column: str) -> str:
