@@ -35,7 +35,7 @@ from distributed import Client, LocalCluster
 
 from ksparse._threads import one_thread
 from ksparse.problem import Problem
-from ksparse.sources import Partitions, _dask_cluster
+from ksparse.sources import Partitions, dask_cluster
 
 WANTED = 1.5  # times the speed of one process
 K = 20
@@ -143,12 +143,12 @@ def speeds(X, y, loss, passes, clients):
 
 def opened(data, client, held):
     """Partitions that the workers hold, or that they compute in every pass, as if their memory were full."""
-    free = _dask_cluster.OnCluster._free
-    _dask_cluster.OnCluster._free = free if held else lambda self: 0
+    free = dask_cluster.ClusterWorkers._free
+    dask_cluster.ClusterWorkers._free = free if held else lambda self: 0
     try:
         rows = Partitions(data, client=client)
     finally:
-        _dask_cluster.OnCluster._free = free
+        dask_cluster.ClusterWorkers._free = free
     assert rows.held is held
     return rows
 

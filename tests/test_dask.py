@@ -29,9 +29,9 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
 
-from ksparse._dask import Watch  # noqa: E402
-from ksparse.sources import Partitions, Source, _dask_cluster  # noqa: E402
-from ksparse.sources._dask_sent import MOST, Sent  # noqa: E402
+from ksparse._dask import ClusterWatch  # noqa: E402
+from ksparse.sources import Partitions, Source, dask_cluster  # noqa: E402
+from ksparse.sources.dask_local import REMEMBERED, SentArrays  # noqa: E402
 
 HERE = "127.0.0.1:0"  # any free port
 LOCAL = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": HERE}
@@ -142,7 +142,7 @@ def test_the_same_iterates_from_a_cluster(client, kind):
 
 @pytest.mark.long
 def test_partitions_that_do_not_fit_are_computed_in_the_task(client, monkeypatch, tmp_path):
-    monkeypatch.setattr(_dask_cluster.OnCluster, "_free", lambda self: 0)
+    monkeypatch.setattr(dask_cluster.ClusterWorkers, "_free", lambda self: 0)
     A, _, y = data("dense")
     for i in range(7):
         np.save(tmp_path / f"{i}.npy", A[100 * i : 100 * i + 100])
@@ -245,7 +245,7 @@ def test_futures_of_a_cluster(client):
 def test_functions_travel_once_a_pass_and_read_only_parts_once(client, monkeypatch):
     A, X, y = data("dense")
     rows, sent = Partitions(X.rechunk((70, -1)), client=client), []
-    task, tasks = _dask_cluster.OnCluster._task, _dask_cluster.OnCluster._tasks
+    task, tasks = dask_cluster.ClusterWorkers._task, dask_cluster.ClusterWorkers._tasks
 
     def count(self, function, *arguments, **near):
         sent.append(function.__name__)
@@ -255,16 +255,16 @@ def test_functions_travel_once_a_pass_and_read_only_parts_once(client, monkeypat
         sent.extend([function.__name__] * len(which))
         return tasks(self, function, which, *columns, **common)
 
-    monkeypatch.setattr(_dask_cluster.OnCluster, "_task", count)
-    monkeypatch.setattr(_dask_cluster.OnCluster, "_tasks", count_all)
+    monkeypatch.setattr(dask_cluster.ClusterWorkers, "_task", count)
+    monkeypatch.setattr(dask_cluster.ClusterWorkers, "_tasks", count_all)
     y.flags.writeable = False
     for small, orders in ((1 << 16, 0), (0, 3)):  # a small order goes with the tasks, a large one is sent by itself
-        monkeypatch.setattr(_dask_cluster, "SMALL", small)
+        monkeypatch.setattr(dask_cluster, "SMALL", small)
         for array in (y[:], y[:], y.copy()):  # another view, another array of the same numbers
             array.flags.writeable = False
             total = sum(rows.map(partial(gradient, np.ones(30)), array))
             np.testing.assert_allclose(total, gradient(np.ones(30), A, y), rtol=1e-12)
-        assert [sent.count(name) for name in ("_unpack", "_unpack_part", "_do")] == [orders, 0 if orders else 10, 30]
+        assert [sent.count(name) for name in ("_unpack", "_unpack_slice", "_run")] == [orders, 0 if orders else 10, 30]
         sent.clear()
     loose = np.ones(700)
     view = loose.view()
@@ -280,12 +280,12 @@ def test_functions_travel_once_a_pass_and_read_only_parts_once(client, monkeypat
 
 
 def test_only_a_few_arrays_are_remembered():
-    kept, arrays = Sent(), [np.full(3, i) for i in range(MOST + 2)]
+    kept, arrays = SentArrays(), [np.full(3, i) for i in range(REMEMBERED + 2)]
     forgotten = [old for i, array in enumerate(arrays) for old in kept.add(array, i)]
     assert forgotten == [0, 1]
     assert kept.get(arrays[0]) is None
-    assert kept.get(arrays[-1]) == MOST + 1
-    assert kept.get(arrays[-1].copy()) == MOST + 1
+    assert kept.get(arrays[-1]) == REMEMBERED + 1
+    assert kept.get(arrays[-1].copy()) == REMEMBERED + 1
 
 
 def test_times_are_measured_where_the_work_is(client):
@@ -320,7 +320,7 @@ def test_results_wait_in_the_memory_allowed(client):
 @pytest.mark.parametrize("lazily", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_killed_worker_costs_time_alone(cluster, client, lazily, monkeypatch):
     if lazily:
-        monkeypatch.setattr(_dask_cluster.OnCluster, "_free", lambda self: 0)
+        monkeypatch.setattr(dask_cluster.ClusterWorkers, "_free", lambda self: 0)
     A, X, y = data("dense", n=3000)
     rows, killed = Partitions(X.rechunk((300, -1)), client=client), []
     assert rows.held is not lazily
@@ -384,8 +384,8 @@ def test_workers_that_come_late_and_a_scheduler_that_goes(monkeypatch):
         distributed.LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=HERE) as late,
         distributed.Client(late, set_as_default=False) as client,
     ):
-        look = Watch.look
-        monkeypatch.setattr(Watch, "look", lambda watch: (look(watch), watch.told and late.scale(1)))
+        look = ClusterWatch.look
+        monkeypatch.setattr(ClusterWatch, "look", lambda watch: (look(watch), watch.told and late.scale(1)))
         with pytest.warns(UserWarning, match="has no workers; waiting for some"):
             rows = Partitions(X, client=client)
         np.testing.assert_array_equal(rows.load(), A)

@@ -28,8 +28,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from ksparse import KSparseRegressor, load
-from ksparse.sources import Files, _spool, open_files
-from ksparse.sources._transpose import all_finite, spread
+from ksparse.sources import Files, memory, open_files
+from ksparse.sources.encoding import all_finite, spread
 
 RNG = np.random.default_rng(7)
 ROWS = RNG.standard_normal((300, 7))
@@ -279,7 +279,7 @@ def test_malformed_encodings_are_refused(tmp_path, case):
 
 # --- LIBSVM ----------------------------------------------------------------------------------------------------------
 def test_libsvm_counts_from_0_or_1_over_the_whole_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("ksparse.sources._libsvm.PIECE", 64)
+    monkeypatch.setattr("ksparse.sources.libsvm.PIECE", 64)
     rows = sparse.random(200, 30, 0.2, random_state=3, format="lil")
     rows[:, 0] = 0  # many pieces without column 0
     rows[199, 0] = 2.5
@@ -431,7 +431,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_files_are_named_with_the_place(tmp_path, case, monkeypatch):
-    monkeypatch.setattr("ksparse.sources._csv.BLOCK", 1 << 14)
+    monkeypatch.setattr("ksparse.sources.csv.BLOCK", 1 << 14)
     name, content, message = HOSTILE[case]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message) as caught:
@@ -440,7 +440,7 @@ def test_hostile_files_are_named_with_the_place(tmp_path, case, monkeypatch):
 
 
 def test_harmless_oddities_of_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("ksparse.sources._csv.BLOCK", 1 << 14)
+    monkeypatch.setattr("ksparse.sources.csv.BLOCK", 1 << 14)
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf\r\n"a, in m", b ,y\r\n1, 2.5 ,3\r\n\r\n"4",+5e0,6\r\n\r\n\r\n')
     source = open_files(tmp_path / "a.csv")
     assert source.names == ["a, in m", "b"]
@@ -661,6 +661,9 @@ def test_folders_that_tell_what_they_should_not(tmp_path):
     (inside / "a.csv").write_text("x,year,y\n1,2,3\n")
     with pytest.raises(ValueError, match=r"year=2020/a.csv cannot be read: the column 'year' is in the file and in"):
         open_files(tmp_path / "t")
+    (inside / "a.csv").write_text("x,y\n1,2\noops,3\n4,5\n")
+    with pytest.raises(ValueError, match=r"year=2020/a.csv cannot be read: 'oops' stands in row 1 \(line 3\)"):
+        open_files(tmp_path / "t")
     (inside / "a.csv").write_text("x,y\n1,2\n")
     assert open_files(tmp_path / "t").names == ["year", "x"]
     (tmp_path / "t" / "b.csv").write_text("x,y\n1,2\n")
@@ -669,7 +672,9 @@ def test_folders_that_tell_what_they_should_not(tmp_path):
     other = tmp_path / "s" / "fold=1"
     other.mkdir(parents=True)
     (other / "a.svm").write_text("1 1:2\n")
-    with pytest.raises(ValueError, match=r"fold=1/a.svm cannot be read: folders tell columns of tables only"):
+    with pytest.raises(
+        ValueError, match=r"fold=1/a.svm cannot be read: folders like year=2020 give columns of tables only"
+    ):
         open_files(tmp_path / "s")
 
 
@@ -787,11 +792,11 @@ def test_a_pipe_needs_its_format(monkeypatch):
 
 
 def test_text_is_parsed_once(tmp_path, monkeypatch):
-    from ksparse.sources._csv import CsvPart
+    from ksparse.sources.csv import CsvReader
 
     parsed = []
-    real = CsvPart.batches
-    monkeypatch.setattr(CsvPart, "batches", lambda part, *a: parsed.append(a) or real(part, *a))
+    real = CsvReader.read
+    monkeypatch.setattr(CsvReader, "read", lambda part, *a: parsed.append(a) or real(part, *a))
     path = write(tmp_path / "a.csv")
     kept = open_files(path)
     kept.load()
@@ -805,8 +810,8 @@ def test_text_is_parsed_once(tmp_path, monkeypatch):
 
 def test_large_spools_are_files_without_a_name(tmp_path, monkeypatch):
     shelves = []
-    real = _spool.Shelf.__init__
-    monkeypatch.setattr(_spool.Shelf, "__init__", lambda s, folder=None: shelves.append(s) or real(s, folder))
+    real = memory.ScratchFile.__init__
+    monkeypatch.setattr(memory.ScratchFile, "__init__", lambda s, folder=None: shelves.append(s) or real(s, folder))
     numbers = RNG.standard_normal((40_000, 5))
     pd.DataFrame(numbers, columns=list("abcde")).to_csv(tmp_path / "a.csv", index=False, float_format="%.17g")
     source = open_files(tmp_path / "a.csv", memory="1MB", cache=tmp_path)
@@ -829,7 +834,7 @@ def test_a_kill_leaves_nothing_behind(tmp_path):
         "import time",
         "from ksparse.sources import open_files",
         f"source = open_files({str(tmp_path / 'a.csv')!r}, memory='1MB', cache={str(tmp_path / 'spool')!r})",
-        "print(source._spool._shelf.size, flush=True)",
+        "print(source._spool._scratch.size, flush=True)",
         "time.sleep(60)",
     )
     with subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stdout=subprocess.PIPE) as child:
@@ -843,7 +848,7 @@ def test_columns_whose_pages_do_not_fit_are_read_in_groups(tmp_path):
     wide["text"] = pa.array(["u", "v"] * 1000).dictionary_encode()
     pq.write_table(pa.table(wide), tmp_path / "a.parquet")
     source = open_files(tmp_path / "a.parquet", target="c7", memory="1MB")
-    assert len(source._rows._parts[0]._groups) > 3
+    assert len(source._rows.readers[0]._groups) > 3
     expected = np.column_stack([*(wide[f"c{j}"] for j in range(150) if j != 7), [1, 0] * 1000, [0, 1] * 1000])
     np.testing.assert_array_equal(source.load(), expected)
     np.testing.assert_array_equal(source.y, wide["c7"])
@@ -912,8 +917,6 @@ def test_names_that_clash_with_a_category(tmp_path):
 
 # --- rows that are kept ----------------------------------------------------------------------------------------------
 def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
-    from ksparse.sources import _kept
-
     rows = np.random.default_rng(0).standard_normal((300, 5))
     frame = pd.DataFrame(rows, columns=list("abcde"))
     frame.to_parquet(tmp_path / "rows.parquet")
@@ -929,10 +932,10 @@ def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
         np.testing.assert_array_equal(np.concatenate(list(source.blocks(np.array([1, 3])))), rows[:, [1, 3]])
         assert len(decoded) == 4  # of some columns the table is read
     with open_files(tmp_path / "rows.parquet", target=False, cache=False) as source:
-        assert source._kept is None
-    assert _kept.free_memory() > 0
-    assert not _kept.has_room(1 << 60, None)
-    assert not _kept.has_room(1, tmp_path / "nowhere")
+        assert source._cache is None
+    assert memory.free_memory() > 0
+    assert not memory.has_room(1 << 60, None)
+    assert not memory.has_room(1, tmp_path / "nowhere")
 
 
 def test_an_encoding_must_give_the_features_of_the_model(tmp_path):

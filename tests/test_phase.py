@@ -131,7 +131,7 @@ def test_a_trial_is_timed_when_everything_is_compiled():
         from ksparse.sensing.phase import timed
         calls = []
         def trial(n):
-            from ksparse.sources._transpose import all_finite
+            from ksparse.sources.encoding import all_finite
             calls.append(n)
             return all_finite(np.ones(n))
         result, seconds, cpu_seconds = timed(trial, 3)

@@ -232,7 +232,7 @@ def warm_cache(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     code = """
         import numpy as np
-        from ksparse.sources._transpose import all_finite
+        from ksparse.sources.encoding import all_finite
         print(all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan])))
     """
     return folder, code, python(code, folder)

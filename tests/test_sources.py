@@ -281,9 +281,9 @@ def test_bad_memory(memory):
 
 
 def test_names_and_targets_must_fit():
-    with pytest.raises(ValueError, match=r"names must be one a column \(2\), got 1"):
+    with pytest.raises(ValueError, match=r"names must be one per column \(2\), got 1"):
         Blocks(np.ones((3, 2)), names=["a"])
-    with pytest.raises(ValueError, match=r"y must have one entry a row \(3\), got 2"):
+    with pytest.raises(ValueError, match=r"y must have one entry per row \(3\), got 2"):
         Blocks(np.ones((3, 2)), y=[1, 2])
 
 

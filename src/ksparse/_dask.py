@@ -1,4 +1,4 @@
-"""What all work on a Dask cluster shares: the check of its workers, and results that outlive a lost one."""
+"""What all work on a Dask cluster shares: checking the workers, and waiting for results although workers may die."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-TookLonger = asyncio.TimeoutError  # not the builtin one before Python 3.11
-PATIENCE = 1.0, 60.0  # seconds for a result before it is asked for anew: at first, and at most
-VERSION = "__import__('ksparse').__version__"  # as a text it arrives on any Python, whatever is installed there
+TookLonger = asyncio.TimeoutError  # not the builtin TimeoutError before Python 3.11
+PATIENCE = 1.0, 60.0  # seconds to wait for a result before it is requested again: at first, and at most
+VERSION = "__import__('ksparse').__version__"  # a text can be sent to any Python, whatever is installed there
 
 
 class ClusterError(RuntimeError):
@@ -20,7 +20,7 @@ class ClusterError(RuntimeError):
 
 
 class Cancelled(ClusterError):
-    """The scheduler is gone, or has forgotten what it was asked for."""
+    """The scheduler is gone, or has cancelled the work."""
 
 
 def check_version(here: str, there: Any, worker: str) -> None:
@@ -32,38 +32,38 @@ def check_version(here: str, there: Any, worker: str) -> None:
 
 
 def check_workers(client: Any) -> None:
-    """Refuse workers with another version; those that join later are asked with their work."""
+    """Refuse workers with another version; those that join later check it when they get work."""
     from . import __version__
 
     for worker, found in sorted(client.run(eval, VERSION, on_error="return").items()):
-        if not isinstance(found, OSError):  # lost in the meantime
+        if not isinstance(found, OSError):  # then the worker was lost in the meantime
             check_version(__version__, found, worker)
 
 
-class Watch:
-    """Looks after what is waited for: says once that there are no workers, and doubles its patience."""
+class ClusterWatch:
+    """How long to wait for a result: doubled after every wait in vain; warns once if there are no workers."""
 
     def __init__(self, place: str, workers: Callable[[], int]) -> None:
         self.place, self.workers = place, workers
         self.seconds, self.told = PATIENCE[0], False
 
     def look(self) -> None:
-        """After `seconds` without a result."""
+        """Called when there was no result within `seconds`."""
         self.seconds = min(2 * self.seconds, PATIENCE[1])
         if not self.workers() and not self.told:
             self.told = True
             warnings.warn(f"the cluster at {self.place} has no workers; waiting for some", stacklevel=2)
 
 
-def result_of(future: Any, watch: Watch, work: str) -> Any:
-    """What comes of a future, whoever is lost on the way; errors of the work come as themselves."""
+def result_of(future: Any, watch: ClusterWatch, work: str) -> Any:
+    """The result of a future, even if workers are lost meanwhile; errors of the work itself are raised unchanged."""
     from distributed import CancelledError, KilledWorker
 
     while True:
         try:
             return future.result(timeout=watch.seconds)
-        except TookLonger:  # still at work, or kept by a worker that died: Dask may try for 30 s to reach it
-            if future.status == "error":  # the work's own
+        except TookLonger:  # still at work, or on a worker that died: Dask itself may try to reach it for 30 s
+            if future.status == "error":  # a timeout of the work itself
                 raise
             watch.look()
         except KilledWorker as trouble:
@@ -73,13 +73,13 @@ def result_of(future: Any, watch: Watch, work: str) -> Any:
             ) from None
         except CancelledError:
             raise Cancelled(
-                f"the scheduler at {watch.place} is gone, or has cancelled the work; with a scheduler that runs, "
-                "the same again goes on"
+                f"the scheduler at {watch.place} is gone, or has cancelled the work; start a scheduler, and run the "
+                "same again to go on"
             ) from None
 
 
 def cancel(client: Any, futures: list[Any]) -> None:
-    """Nobody waits for these any more."""
+    """Cancel work whose results are not wanted any more."""
     if futures and client.status == "running":
         with suppress(OSError, TookLonger):
             client.cancel(futures)
@@ -87,7 +87,7 @@ def cancel(client: Any, futures: list[Any]) -> None:
 
 @contextmanager
 def quiet(client: Any) -> Iterator[None]:
-    """Dask prints a traceback where a client leaves a scheduler that is gone: that is said already."""
+    """Without the traceback that Dask logs when a client leaves a scheduler that is gone, which is reported already."""
     log = logging.getLogger("distributed.client")
     before, log.disabled = log.disabled, log.disabled or client.status != "running"
     try:
@@ -98,7 +98,7 @@ def quiet(client: Any) -> Iterator[None]:
 
 
 def portable(trouble: Exception) -> Exception:
-    """An exception that can be sent: itself if possible."""
+    """The exception itself if it can be pickled; else a RuntimeError with its text."""
     try:
         pickle.loads(pickle.dumps(trouble))
         return trouble

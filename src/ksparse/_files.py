@@ -1,4 +1,4 @@
-"""Files that survive a kill: written in one move, down on the disk, and locked against a second writer."""
+"""Files that survive a kill: replaced in one step, flushed to the disk, and locked against a second writer."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing there keeps two runs apart
+except ImportError:  # Windows, where files are not locked
     fcntl = None  # type: ignore[assignment]
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def disk_is_full(error: OSError) -> bool:
-    """Whether the disk is to blame, or broken: another argument would not help."""
+    """Whether the disk is full or broken, so that the user's arguments are not to blame."""
     return error.errno in FULL
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to: it takes the place of `path` at the end, or vanishes if there is an error."""
+    """A temporary path to write to; it replaces `path` at the end, and is removed after an error."""
     spare = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         yield spare
         os.replace(spare, path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say which file it was
+        error.filename = error.filename or str(path)  # for a full disk, the error does not name the file
         raise
     finally:
         spare.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one move: whoever reads it sees the old one or the new one."""
+    """Replace a file in one step: whoever reads it sees the old content or the new one."""
     with whole_file(path) as spare:
         spare.write_bytes(content)
 
 
 def spare_name(path: Path) -> Path:
-    """Where the content of a file is made, in the same folder, before it takes the file's place."""
+    """The path, in the same folder, where the new content is written before it replaces the file."""
     return path.with_name(f".{path.name}.new")
 
 
 def open_locked(path: Path, remedy: str) -> int:
-    """A descriptor to append with, locked: two runs that write one file would do everything twice."""
+    """A locked descriptor to append to a file, so that two runs cannot write the same file."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
@@ -60,16 +60,18 @@ def open_locked(path: Path, remedy: str) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # replaced between opening and locking: once more
+        os.close(file)  # the file was replaced between opening and locking: try again
 
 
 def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
-    """Put content in the place of a file in one move; the new file is on the disk, and locked, before anybody can see
-    it.  Takes the descriptor of the old file, which it closes, and gives that of the new one."""
+    """Replace a locked file in one step; returns the descriptor of the new file, and closes that of the old one.
+
+    The new file is on the disk, and locked, before anybody can see it.
+    """
     spare = spare_name(path)
     new = open_locked(spare, remedy)
     try:
-        os.ftruncate(new, 0)  # a kill may have left the beginning of one
+        os.ftruncate(new, 0)  # a killed run may have left a part of one
         write_all(new, content)
         if fcntl is None:  # Windows does not replace a file that is open
             os.close(new)
@@ -82,7 +84,7 @@ def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
             os.close(new)
         spare.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = error.filename or str(path)  # a full disk does not say which file it was
+            error.filename = error.filename or str(path)  # for a full disk, the error does not name the file
         raise
     sync_folder(path.parent)
     os.close(old)
@@ -90,7 +92,7 @@ def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
 
 
 def lock(file: int, path: Path, remedy: str) -> bool:
-    """Whether it is locked now: some file systems have no locks."""
+    """Lock a file; returns False on file systems without locks, and refuses a file that another run has locked."""
     if fcntl is None:
         return False
     try:
@@ -103,7 +105,7 @@ def lock(file: int, path: Path, remedy: str) -> bool:
 
 
 def write_all(file: int, content: bytes) -> None:
-    """Write to a descriptor, and to the disk."""
+    """Write to a descriptor, and flush to the disk."""
     view = memoryview(content)
     while view:
         view = view[os.write(file, view) :]
@@ -111,7 +113,7 @@ def write_all(file: int, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Names, too, reach the disk only when told; where a folder cannot be opened, the system does it by itself."""
+    """Flush the names in a folder to the disk; systems where a folder cannot be opened do it by themselves."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

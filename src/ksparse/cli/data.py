@@ -170,7 +170,7 @@ def open_like(model: Any, name: str, data: str, **arguments: Any) -> Reader:
 
 def check_encoding_of(model: Any, name: str) -> None:
     """Refuse a model file with a malformed description of its columns."""
-    from ..sources._encoding import check_encoding, table_encoding
+    from ..sources.encoding import check_encoding, table_encoding
 
     encoding = getattr(model, "encoding_", None)
     try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._files import write_whole
 from .._json import jsonable
-from ..sources._encoding import check_encoding, table_encoding
+from ..sources.encoding import check_encoding, table_encoding
 
 FORMAT, VERSION = "ksparse-model", 1
 PLAIN = ("k", "loss", "fit_intercept", "standardize", "l2", "positive")

@@ -1,6 +1,7 @@
-"""Where rows come from when they are not one array: blocks, files, a cluster.
+"""Readers of rows that are not one array: arrays.py (Blocks), files.py (open_files), dask.py (Partitions).
 
-A source stands wherever an array X does: ``minimize(source, y, k)``, ``KSparseRegressor().fit(source, source.y)``.
+A source is accepted wherever an array X is: ``minimize(source, y, k)``, ``KSparseRegressor().fit(source, source.y)``.
+What solvers do with the blocks is not here: a source only hands them to the function of a pass.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..design import Source as Source
+from ..design.blocks import Source as Source
 from ..design.blocks import Times as Times
 
 if TYPE_CHECKING:
-    from .blocks import Blocks as Blocks
+    from .arrays import Blocks as Blocks
     from .dask import Partitions as Partitions
     from .files import Files as Files
     from .files import open_files as open_files
 
-_HOME = {"Blocks": "blocks", "Files": "files", "Partitions": "dask", "open_files": "files"}
+_HOME = {"Blocks": "arrays", "Files": "files", "Partitions": "dask", "open_files": "files"}
 
 __all__ = ["Source", "Times", "as_source", *_HOME]
 
@@ -29,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
 
 def as_source(X: Any) -> Any:
-    """X itself; a Dask collection as a source."""
+    """A Dask collection as a source; anything else unchanged."""
     if hasattr(X, "__dask_graph__") and not isinstance(X, Source):
         from .dask import Partitions
 

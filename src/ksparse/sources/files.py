@@ -1,4 +1,4 @@
-"""Rows from files, in blocks: Parquet, Arrow, CSV, LIBSVM and NumPy's own."""
+"""`open_files` and `Files`: rows from files of any format, read block by block."""
 
 from __future__ import annotations
 
@@ -11,56 +11,70 @@ from numpy.typing import NDArray
 
 from .._validate import check_choice, check_flag
 from ..design.blocks import MEMORY, Source
-from ._encoding import MISSING, check_delimiter, check_encoding, table_encoding
-from ._inputs import find_inputs
-from ._kept import Kept, has_room
-from ._memory import check_memory
-from ._open_matrix import like_matrix, open_matrix
-from ._open_table import Wish, open_table
-from ._opened import Means, Opened, check_cache
-from ._table import Table
+from .arrays import open_array
+from .encoding import MISSING, TableRows, check_delimiter, check_encoding, table_encoding
+from .inputs import OpenedFiles, find_inputs
+from .libsvm import open_libsvm
+from .memory import Budget, RowCache, has_room
+from .tables import TableOptions, open_table
+
+FAMILIES = {"libsvm": "libsvm", "npy": "array", "npz": "array"}  # of formats; all others are tables
+WORDS = {"table": "a table with names of columns", "libsvm": "in LIBSVM format", "array": "a matrix of NumPy"}
 
 
 class Files(Source):
-    """Rows of files, read in blocks as often as they are wanted; made by `open_files`.
+    """Rows of files, read block by block in every pass; made by `open_files`.
 
     Attributes
     ----------
     names : list of str or None
-        Of the columns, a category as ``colour=red``; None for formats without names.
+        Names of the columns, those of a category such as ``colour=red``; None for formats without names.
     y : array or None
         The targets: numbers, or labels as text.
     target : str, int or None
-        Where they come from.
+        The column or file that the targets come from.
     encoding : dict
-        How columns became numbers, in plain JSON: `Files.like` reads another file the same way.
+        How columns became numbers, in plain JSON: `Files.like` reads another file in the same way.
     notes : list of str
-        What a reader should know: values that were not known, columns that were left out.
+        What the user should know, such as values that were not known or numbers that were left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from ksparse.sources import open_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("size,price\\n1,3\\n2,4\\n")
+    ...     with open_files(Path(folder, "a.csv")) as source:
+    ...         print(source, [block.tolist() for block in source.blocks()])
+    Files(2 rows, 1 columns, target='price') [[[1.0], [2.0]]]
     """
 
-    def __init__(self, opened: Opened, means: Means) -> None:
+    def __init__(self, opened: OpenedFiles, budget: Budget) -> None:
         rows = opened.rows
         super().__init__(
             rows.shape, getattr(rows, "dtype", np.float64), sparse=hasattr(rows, "entries"),
-            entries=getattr(rows, "entries", None), names=getattr(rows, "names", None), y=opened.y, memory=means.memory,
+            entries=getattr(rows, "entries", None), names=getattr(rows, "names", None), y=opened.y,
+            memory=budget.memory,
         )  # fmt: skip
         self.target, self.encoding, self.notes = opened.target, opened.encoding, opened.notes
-        self._rows, self._spool, self._room = rows, opened.spool, means.room
-        bulk = rows.shape[0] * rows.shape[1] * self.dtype.itemsize
-        keep = isinstance(rows, Table) and means.cache is not False and has_room(bulk, means.folder)
-        self._kept = Kept(rows.shape, self.dtype, means.folder) if keep else None
+        self._rows, self._spool, self._room = rows, opened.spool, budget.per_dense_block
+        size = rows.shape[0] * rows.shape[1] * self.dtype.itemsize
+        cached = isinstance(rows, TableRows) and budget.cache is not False and has_room(size, budget.folder)
+        self._cache = RowCache(rows.shape, self.dtype, budget.folder) if cached else None
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
+        """The rows in blocks; only some columns (in ascending order) if they are given."""
         if self._rows is None:
             raise ValueError("these files have been closed: open them again")
-        if columns is None and self._kept is not None:
-            return self._kept.blocks(lambda: self._rows.blocks(None, self._room), self.block_rows)
+        if columns is None and self._cache is not None:
+            return self._cache.blocks(lambda: self._rows.blocks(None, self._room), self.block_rows)
         return self._rows.blocks(columns, self._room)
 
     def close(self) -> None:
-        """Forget the rows and remove what was kept of them; without it that happens when nobody uses them any more."""
+        """Close the files and remove temporary ones; this also happens when the source is garbage-collected."""
         self._rows = None
-        for place in (self._spool, self._kept):
+        for place in (self._spool, self._cache):
             if place is not None:
                 place.close()
 
@@ -85,21 +99,32 @@ class Files(Source):
         cache: bool | str | Path = True,
         memory: int | str = MEMORY,
     ) -> Files:
-        """Open another file so that its columns mean the same.
+        """Open another file so that its columns mean the same as those of the first one.
 
-        A column that is not there is an error; columns that are not needed are left out; a category that is not known
-        becomes zeros, which `notes` tells.
+        A missing column is an error; columns that are not needed are left out; a category that is not known becomes
+        zeros, which `notes` says.
 
         Parameters
         ----------
-        path, format, cache, memory
-            As for `open_files`.
+        path : str or Path
+            A file or a folder of files, of any format of the same family: a table with names of columns (Parquet,
+            Arrow, CSV), LIBSVM, or an array (.npy, .npz).
         encoding : dict
             `Files.encoding` of the file that a model was fitted on.
-        target_optional : bool
-            Whether the file may lack the target, or hold some that are missing or no numbers; then `y` is None.
-        zero_based : bool, optional
-            Whether the columns of a LIBSVM file count from 0, if not as those of the first file.
+        target_optional : bool, default=True
+            Whether targets may be absent, missing in some rows, or no numbers; then `y` is None.
+        zero_based : bool, default=None
+            Whether the columns of a LIBSVM file are numbered from 0; None: as in the first file.
+        format : str, default=None
+            "parquet", "arrow", "csv", "tsv", "libsvm", "npy" or "npz", if the file's name does not show it.
+        cache : bool or path, default=True
+            The folder for temporary files; True: the system's; False: no temporary files.
+        memory : int or str, default=2**30
+            Bytes that work on the rows may use, as a number or as a text such as "1GB".
+
+        Returns
+        -------
+        Files
 
         Examples
         --------
@@ -115,23 +140,26 @@ class Files(Source):
         ['size', 'colour=blue', 'colour=red'] ["b.csv: column 'colour': 'green' (1 row) is none of the known categories
         and becomes zeros"] [[5.0, 0.0, 1.0], [6.0, 0.0, 0.0]]
         """
-        encoding, means = check_encoding(encoding), Means(check_memory(memory), check_cache(cache))
+        encoding, budget = check_encoding(encoding), Budget.checked(memory, cache)
         check_flag(target_optional, "target_optional")
         if zero_based is not None:
             check_flag(zero_based, "zero_based")
         known = table_encoding(encoding) if encoding["kind"] == "table" else None
-        kind, files = find_inputs(path, format, means.folder)
-        if _family(kind) != encoding["kind"]:
+        kind, files = find_inputs(path, format, budget.folder)
+        family = FAMILIES.get(kind, "table")
+        if family != encoding["kind"]:
             raise ValueError(
-                f"{files[0].name} is {_WORDS[_family(kind)]}, but the model's data were {_WORDS[encoding['kind']]}: "
+                f"{files[0].name} is {WORDS[family]}, but the model's data were {WORDS[encoding['kind']]}: "
                 "columns cannot be matched"
             )
-        if known is None:
-            return Files(like_matrix(kind, files, encoding, means, zero_based), means)
-        if zero_based is not None:
+        if family != "libsvm" and zero_based is not None:
             raise ValueError(f"zero_based is for LIBSVM files, got it with {files[0].name}")
-        wish = Wish(missing=known.missing, na=known.na, delimiter=known.delimiter)
-        return Files(open_table(kind, files, wish, means, known, target_optional), means)
+        if family == "libsvm":
+            return Files(open_libsvm(files, "auto" if zero_based is None else zero_based, budget, encoding), budget)
+        if known is None:
+            return Files(open_array(kind, files[0], None, budget.memory, encoding), budget)
+        options = TableOptions(missing=known.missing, na=known.na, delimiter=known.delimiter)
+        return Files(open_table(kind, files, options, budget, known, target_optional), budget)
 
 
 def open_files(
@@ -149,10 +177,10 @@ def open_files(
     cache: bool | str | Path = True,
     memory: int | str = MEMORY,
 ) -> Files:
-    """Open a file, or a folder of files of one format in the order of their names, as rows in blocks.
+    """Open a file, or all files of a folder sorted by name, as rows that are read block by block.
 
-    Folders inside it whose names tell a column, such as ``year=2020``, are read too (tables are often written so): the
-    column comes before those of the files, as numbers if all its values are.
+    Folders inside it that are named after a value of a column, such as ``year=2020``, are read too (Spark, Dask and
+    pyarrow write tables so): that column comes before those of the files, as numbers if all its values are.
 
     Parameters
     ----------
@@ -160,33 +188,34 @@ def open_files(
         ``.parquet``; ``.arrow`` or ``.feather``; ``.csv`` or ``.tsv`` with a header; ``.svm``, ``.svmlight`` or
         ``.libsvm``; ``.npy`` with a matrix; ``.npz`` with the arrays A (or X) and y.  Text also in ``.gz`` or ``.bz2``.
         "-" is the standard input (CSV, LIBSVM, or a stream of Arrow), for which `format` must be given.
-    target : str, int, Path or False, optional
-        The column to predict, the last by default; False for none.  For .npy files a column's number or another .npy
-        file.  LIBSVM and .npz files have theirs.
-    columns : list of str, optional
-        The columns to use, all by default.
-    drop : list of str, optional
+    target : str, int, Path or False, default=None
+        The column to predict; None for the last one, False for none.  For .npy files a column's number or another
+        .npy file.  LIBSVM and .npz files contain their targets.
+    columns : list of str, default=None
+        The columns to use; None for all.
+    drop : list of str, default=None
         Columns to leave out.
-    categories : list of str
-        Columns of numbers that are categories nevertheless.  Text, dictionaries and booleans always are: each of their
-        values becomes a column of zeros and ones, such as ``colour=red``.
-    missing : {"error", "mean", "zero"}
-        What to do with missing values (NaN, NULL, an empty field, "NA"): refuse them with their place, or put the
-        column's mean or zero there.  A missing category is then zero in all columns of its values.
-    na : list of str
+    categories : list of str, default=()
+        Columns of numbers to treat as categories.  Text, dictionaries and booleans always are categories: each of
+        their values becomes a column of zeros and ones, such as ``colour=red``.
+    missing : {"error", "mean", "zero"}, default="error"
+        What to do with missing values (NaN, NULL, an empty field, "NA"): refuse them with their place, or replace
+        them by the column's mean or by zero.  A missing category is then zero in all columns of its values.
+    na : list of str, default=()
         Further texts of a CSV file that mean a missing value, such as "?".
-    delimiter : str, optional
-        Of a CSV file, if it is another than the comma (.csv) or the tabulator (.tsv).
-    zero_based : bool or "auto"
-        Whether the columns of a LIBSVM file count from 0; "auto": if there is a column 0 anywhere.
-    format : str, optional
-        "parquet", "arrow", "csv", "tsv", "libsvm", "npy" or "npz", if the name does not tell.
-    cache : bool or path
-        Text is parsed once: what does not fit into a quarter of the memory goes to a temporary file without a name,
-        in this folder if one is given.  So are the rows of a table once they are decoded, if the machine has twice
-        the room for them, on the disk and in memory that nobody needs.  False: all is done in every pass.
-    memory : int or str
-        What work on the rows may take, such as 2**30 or "1GB".
+    delimiter : str, default=None
+        What separates the columns of a CSV file; None for the comma (.csv) or the tab character (.tsv).
+    zero_based : bool or "auto", default="auto"
+        Whether the columns of a LIBSVM file are numbered from 0; "auto": if there is a column 0 anywhere.
+    format : str, default=None
+        "parquet", "arrow", "csv", "tsv", "libsvm", "npy" or "npz", if the file's name does not show it.
+    cache : bool or path, default=True
+        The folder for temporary files; True for the system's.  Text is parsed once, and what does not fit into a
+        quarter of the memory goes to a temporary file without a name.  So do the decoded rows of a table, if they
+        take at most half of the free disk and of the free memory of the machine.  False: no temporary files, text is
+        parsed and tables are decoded in every pass.
+    memory : int or str, default=2**30
+        Bytes that work on the rows may use, as a number or as a text such as "1GB".
 
     Returns
     -------
@@ -208,42 +237,37 @@ def open_files(
            [2.5 , 1.  , 0.  ],
            [1.75, 0.  , 1.  ]])
     """
-    means = Means(check_memory(memory), check_cache(cache))
+    budget = Budget.checked(memory, cache)
     check_choice(missing, "missing", MISSING)
     if zero_based != "auto":
         check_flag(zero_based, "zero_based")
     check_delimiter(delimiter, "delimiter")
     lists = {"columns": columns, "drop": drop, "categories": categories, "na": na}
     chosen: dict[str, Any] = {name: _names(value, name) for name, value in lists.items()}
-    kind, files = find_inputs(path, format, means.folder)
-    if _family(kind) == "table":
+    kind, files = find_inputs(path, format, budget.folder)
+    if kind not in FAMILIES:
         if not (target is None or target is False or isinstance(target, str)):
             raise ValueError(f"target must be the name of a column, got {target!r}")
-        return Files(
-            open_table(kind, files, Wish(target, missing=missing, delimiter=delimiter, **chosen), means), means
-        )
+        options = TableOptions(target, missing=missing, delimiter=delimiter, **chosen)
+        return Files(open_table(kind, files, options, budget), budget)
     given = [name for name, value in chosen.items() if value]
     given += ["missing"] * (missing != "error") + ["delimiter"] * (delimiter is not None)
     if given:
         raise ValueError(
             f"{given[0]} is for files with named columns (Parquet, Arrow, CSV), got it with {files[0].name}"
         )
-    return Files(open_matrix(kind, files, target, zero_based, means), means)
-
-
-_WORDS = {"table": "a table with names of columns", "libsvm": "in LIBSVM format", "array": "a matrix of NumPy"}
-
-
-def _family(kind: str) -> str:
-    return {"libsvm": "libsvm", "npy": "array", "npz": "array"}.get(kind, "table")
+    if kind != "npy" and target is not None and target is not False:
+        raise ValueError(f"target is for files with names of columns, {files[0].name} has its own; got {target!r}")
+    if kind == "libsvm":
+        return Files(open_libsvm(files, zero_based, budget), budget)
+    return Files(open_array(kind, files[0], target, budget.memory), budget)
 
 
 def _names(value: Any, name: str) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise ValueError(f"{name} must be a list of names, got {value!r}")
-    value = tuple(value)
-    if not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{name} must be a list of names, got {value!r}")
-    return value
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        value = tuple(value)
+        if all(isinstance(item, str) for item in value):
+            return value
+    raise ValueError(f"{name} must be a list of names, got {value!r}")

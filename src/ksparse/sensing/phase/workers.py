@@ -22,7 +22,17 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..._dask import ClusterError, TookLonger, Watch, cancel, check_version, check_workers, portable, quiet, result_of
+from ..._dask import (
+    ClusterError,
+    ClusterWatch,
+    TookLonger,
+    cancel,
+    check_version,
+    check_workers,
+    portable,
+    quiet,
+    result_of,
+)
 from ..._threads import one_thread
 from ..._validate import check_count
 
@@ -351,7 +361,7 @@ class Cluster:
 
     def _wait(self, future: Any) -> Done:
         try:
-            done = result_of(future, Watch(self.address, self._count), "trials")
+            done = result_of(future, ClusterWatch(self.address, self._count), "trials")
         except ClusterError:
             raise
         except Exception as trouble:  # an error of Dask: those of the calls are part of `Done`

@@ -1,4 +1,4 @@
-"""CSV files: pyarrow parses them; what is wrong with one is found by reading it once more."""
+"""CSV files: pyarrow parses them; where one cannot be parsed, Python's slower reader finds the line."""
 
 from __future__ import annotations
 
@@ -8,18 +8,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ._encoding import CATEGORY
-from ._inputs import BROKEN, Input, import_arrow, reading
-from ._parts import Part, cut, kind_of, unique_names
+from .encoding import CATEGORY, kind_of
+from .inputs import BROKEN, InputFile, import_arrow, reading
+from .readers import TableReader, cut, refuse_repeated
 
-BLOCK = 1 << 22  # bytes parsed at once; the first such block tells what the columns are
+BLOCK = 1 << 22  # bytes parsed at once; the first such block shows which columns are numbers
 NUMERIC = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
-class CsvPart(Part):
-    """A CSV or TSV file with a header."""
+class CsvReader(TableReader):
+    """Reads a CSV or TSV file with a header.
 
-    def __init__(self, file: Input, delimiter: str, na: tuple[str, ...], categories: tuple[str, ...]) -> None:
+    Parameters
+    ----------
+    file : InputFile
+    delimiter : str
+    na : tuple of str
+        Texts that mean a missing value, in addition to pyarrow's.
+    categories : tuple of str
+        Columns to read as text.
+    """
+
+    def __init__(self, file: InputFile, delimiter: str, na: tuple[str, ...], categories: tuple[str, ...]) -> None:
         super().__init__(file)
         self._delimiter, self._na = delimiter, na
         self._numbers: set[str] = set()
@@ -31,9 +41,9 @@ class CsvPart(Part):
                 raise ValueError(f"its header is not in UTF-8: {', '.join(header)[:60]!r}; save it as text in UTF-8")
             _check_header([name.strip() for name in header], self.name, delimiter)
             try:
-                with self._open(None) as reader:
-                    first = next(iter(reader), None)
-                    types = reader.schema.types
+                with self._open(None) as batches:
+                    first = next(iter(batches), None)
+                    types = batches.schema.types
             except BROKEN as error:
                 if "Empty CSV file" in str(error):
                     raise ValueError("there are no rows behind the header") from None
@@ -50,15 +60,65 @@ class CsvPart(Part):
             start = opened.read(1 << 12)
         if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
             raise ValueError("it is in UTF-16 or no text at all; save it as text in UTF-8")
-        with self._parsed(BLOCK) as lines:
+        with self._python_reader(BLOCK) as lines:
             return next((row for row in lines if row), [])
 
     @contextmanager
-    def _parsed(self, longest: int) -> Iterator[Any]:
-        """Python's reader at the start of the file; a field of more than so many characters is an error.
+    def _open(self, columns: list[str] | None) -> Iterator[Any]:
+        """pyarrow's reader of some columns, or of all with types that it guesses."""
+        arrow = import_arrow()
+        from pyarrow import csv as arrow_csv
 
-        The csv module has one such limit for all of its readers, too low by default; none at all would read a whole
-        file into one field where a quotation mark is missing.
+        options = arrow_csv.ConvertOptions(strings_can_be_null=True)
+        options.null_values = [*options.null_values, *self._na]
+        if columns is not None:
+            options.include_columns = [self._raw[name] for name in columns]
+            options.column_types = {
+                self._raw[name]: arrow.float64() if name in self._numbers else arrow.string() for name in columns
+            }
+        with (
+            self.file.open_native() as opened,
+            arrow_csv.open_csv(
+                opened,
+                read_options=arrow_csv.ReadOptions(block_size=self._block),
+                parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+                convert_options=options,
+            ) as batches,
+        ):
+            yield batches
+
+    def kind(self, column: str) -> str:
+        found = super().kind(column)
+        if column in self._spoiled:  # one typing error makes it text; it must not become one category per number
+            row, line, value = self._first(column, lambda text: text not in self._absent() and not _is_number(text))
+            raise ValueError(
+                f"{self.name} cannot be read: {value!r} stands in row {row} (line {line}), column {column!r}, which "
+                f"holds numbers elsewhere; correct it, name it a missing value with na=[{value!r}], or take the column "
+                f"as text with categories=[{column!r}]"
+            )
+        if found == "binary":
+            row, line, _ = self._first(column, lambda text: "\ufffd" in text)
+            raise ValueError(f"{self.name} cannot be read: row {row} (line {line}), column {column!r} is not in UTF-8")
+        return found
+
+    def set_numbers(self, columns: set[str]) -> None:
+        self._numbers = columns
+
+    def read(self, columns: list[str], size: int) -> Iterator[Any]:
+        try:
+            with self._open(columns) as batches:
+                for batch in batches:
+                    yield from cut(batch.rename_columns(columns), size)
+        except BROKEN as error:
+            raise ValueError(f"{self.name} cannot be read: {self._diagnosis(error)}") from None
+
+    # --- what is wrong, and where: Python's reader is slow, but knows its lines --------------------------------------
+    @contextmanager
+    def _python_reader(self, longest: int) -> Iterator[Any]:
+        """Python's reader at the start of the file; a field of more than `longest` characters is an error.
+
+        The csv module has one such limit for all of its readers, which is too low by default.  Without any limit, a
+        missing quotation mark would make one field of the whole file.
         """
         before = csv.field_size_limit(longest)
         try:
@@ -74,64 +134,9 @@ class CsvPart(Part):
         finally:
             csv.field_size_limit(before)
 
-    @contextmanager
-    def _open(self, columns: list[str] | None) -> Iterator[Any]:
-        arrow = import_arrow()
-        from pyarrow import csv as reader
-
-        options = reader.ConvertOptions(strings_can_be_null=True)
-        options.null_values = [*options.null_values, *self._na]
-        if columns is not None:
-            options.include_columns = [self._raw[name] for name in columns]
-            options.column_types = {
-                self._raw[name]: arrow.float64() if name in self._numbers else arrow.string() for name in columns
-            }
-        with (
-            self.file.open_native() as opened,
-            reader.open_csv(
-                opened,
-                read_options=reader.ReadOptions(block_size=self._block),
-                parse_options=reader.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-                convert_options=options,
-            ) as batches,
-        ):
-            yield batches
-
-    def kind(self, column: str) -> str:
-        found = super().kind(column)
-        if column in self._spoiled:  # a typing error makes text of it: it must not become a category a number
-            row, line, value = self._first(column, lambda text: text not in self._absent() and not _is_number(text))
-            raise ValueError(
-                f"{self.name} cannot be read: {value!r} stands in row {row} (line {line}), column {column!r}, which "
-                f"holds numbers elsewhere; mend it, name it a missing value with na=[{value!r}], or take the column as "
-                f"text with categories=[{column!r}]"
-            )
-        if found == "binary":
-            row, line, _ = self._first(column, lambda text: "\ufffd" in text)
-            raise ValueError(f"{self.name} cannot be read: row {row} (line {line}), column {column!r} is not in UTF-8")
-        return found
-
-    def _first(self, column: str, fits: Callable[[str], bool]) -> tuple[int, int, str]:
-        """Row, line and text of the first value that fits."""
-        at = list(self._raw).index(column)
-        found = ((row, line, values[at]) for row, line, values in self._rows() if fits(values[at]))
-        return next(found, (0, 2, "text"))
-
-    def settle(self, numbers: set[str]) -> None:
-        self._numbers = numbers
-
-    def batches(self, columns: list[str], size: int) -> Iterator[Any]:
-        try:
-            with self._open(columns) as reader:
-                for batch in reader:
-                    yield from cut(batch.rename_columns(columns), size)
-        except BROKEN as error:
-            raise ValueError(f"{self.name} cannot be read: {self._diagnosis(error)}") from None
-
-    # --- what is wrong, and where: read by Python's reader, which is slow and knows its lines ------------------------
     def _rows(self) -> Iterator[tuple[int, int, list[str]]]:
-        """Row, line and values of all that follows the header."""
-        with self._parsed(self._block) as reader:
+        """Row number, line number and values of every row behind the header."""
+        with self._python_reader(self._block) as reader:
             row, line = -1, 1
             for values in reader:
                 if values:
@@ -140,17 +145,24 @@ class CsvPart(Part):
                     row += 1
                 line = reader.line_num + 1
 
+    def _first(self, column: str, matches: Callable[[str], bool]) -> tuple[int, int, str]:
+        """Row, line and text of the first value of a column that matches."""
+        at = list(self._raw).index(column)
+        found = ((row, line, values[at]) for row, line, values in self._rows() if matches(values[at]))
+        return next(found, (0, 2, "text"))
+
     def place(self, row: int) -> str:
         line = next((line for at, line, _ in self._rows() if at == row), None)
         return f"row {row} (line {line})"
 
     def _absent(self) -> set[str]:
-        from pyarrow import csv as reader
+        """The texts that mean a missing value."""
+        from pyarrow import csv as arrow_csv
 
-        return {*reader.ConvertOptions().null_values, *self._na}
+        return {*arrow_csv.ConvertOptions().null_values, *self._na}
 
     def _diagnosis(self, error: Exception) -> str:
-        """The first place that cannot be read; what pyarrow says of it if there is none."""
+        """The first place that cannot be read; pyarrow's message if there is none."""
         names, absent = list(self._raw), self._absent()
         try:
             for row, line, values in self._rows():
@@ -160,11 +172,11 @@ class CsvPart(Part):
                     if name in self._numbers and value not in absent and not _is_number(value):
                         return (
                             f"{value!r} stands in row {row} (line {line}), column {name!r}, which holds numbers; "
-                            f"mend it, or name it a missing value with na=[{value!r}]"
+                            f"correct it, or name it a missing value with na=[{value!r}]"
                         )
                     if "\ufffd" in value and "UTF8" in str(error):
                         return f"row {row} (line {line}), column {name!r} is not in UTF-8"
-        except BROKEN as broken:  # a packed file that is cut off
+        except BROKEN as broken:  # a compressed file that is cut off
             error = broken
         return " ".join(str(error).split())
 
@@ -189,7 +201,7 @@ def _check_header(names: list[str], file: str, delimiter: str) -> None:
         guess = next((mark for mark in ";\t,|" if mark != delimiter and mark in names[0]), None)
         if guess is not None:
             raise ValueError(
-                f"its header is one column, {names[0][:40]!r}; if {guess!r} is between, say delimiter={guess!r}"
+                f"its header is one column, {names[0][:40]!r}; if {guess!r} separates columns, say delimiter={guess!r}"
             )
     if not names:
         raise ValueError("it holds no header")
@@ -200,4 +212,4 @@ def _check_header(names: list[str], file: str, delimiter: str) -> None:
             f"column {names.index('')} (from 0) has no name in the header; pandas writes its index so, and leaves it "
             "out with to_csv(index=False)"
         )
-    unique_names(names, file)
+    refuse_repeated(names, file)

@@ -1,0 +1,328 @@
+"""What is done with one Dask partition, wherever it is, and passes by threads and processes of this machine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import signal
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from .._dask import check_version, portable
+from .._threads import one_thread
+from ..design.matrix import canonical
+
+T = TypeVar("T")
+REMEMBERED = 8  # arrays whose sent copies are remembered: targets, weights, and a few more
+
+
+# --- one partition ---------------------------------------------------------------------------------------------------
+class BlockFormat(NamedTuple):
+    """What every block looks like."""
+
+    dtype: np.dtype[Any]
+    sparse: bool
+    columns: int
+
+
+class PassTask(NamedTuple):
+    """What a pass does with every partition."""
+
+    version: str
+    function: Callable[..., Any]
+    columns: NDArray[np.int64] | None
+    format: BlockFormat
+
+
+class PartResult(NamedTuple):
+    """The result for one partition, its bytes, and the seconds that reading the block and the function took."""
+
+    result: Any
+    size: int = 0
+    read: float = 0.0
+    compute: float = 0.0
+    error: Exception | None = None
+
+
+class LazyPart:
+    """A partition as a graph of its own, which is computed in the thread that needs it."""
+
+    def __init__(self, graph: dict[Any, Any], key: Any) -> None:
+        self.graph, self.key = graph, key
+        self.get: Callable[..., Any] | None = None  # a scheduler that is not one of Dask's own
+
+    def load(self) -> Any:
+        from dask.local import get_sync
+
+        return (self.get or get_sync)(self.graph, self.key)
+
+
+def as_block(raw: Any, format: BlockFormat, rows: int) -> Any:
+    """A partition as a C-ordered array or a canonical CSR matrix; not copied if it is one."""
+    if hasattr(raw, "shape") and tuple(raw.shape) != (rows, format.columns):
+        raise ValueError(
+            f"a partition of X has shape {tuple(raw.shape)} where {(rows, format.columns)} was expected: partitions "
+            "must be the same in every pass, and have the same columns"
+        )
+    if hasattr(raw, "dtypes"):
+        raw = raw.sparse.to_coo() if hasattr(raw, "sparse") else raw.to_numpy(dtype=format.dtype, na_value=np.nan)
+    if np.ma.isMaskedArray(raw) and np.ma.is_masked(raw):
+        raise ValueError("X has masked entries; fill them: dask.array.ma.filled(X, value)")
+    if format.sparse:
+        from scipy import sparse
+
+        return canonical(sparse.csr_array(raw, dtype=format.dtype), "a partition of X")
+    return np.ascontiguousarray(raw.toarray() if hasattr(raw, "toarray") else raw, dtype=format.dtype)
+
+
+def run_part(task: PassTask, part: Any, rows: int, arrays: tuple[NDArray[Any], ...]) -> PartResult:
+    """Run the function of a pass on a partition of `rows` rows, on one thread; errors are returned, not raised."""
+    from dask.sizeof import sizeof
+
+    from .. import __version__
+
+    try:
+        check_version(task.version, __version__, "that joined")
+        with one_thread():
+            began = time.perf_counter()
+            block = as_block(part.load() if isinstance(part, LazyPart) else part, task.format, rows)
+            if task.columns is not None:
+                block = block[:, task.columns] if task.format.sparse else np.take(block, task.columns, axis=1)
+            read = time.perf_counter()
+            result = task.function(block, *arrays)
+            ended = time.perf_counter()
+        return PartResult(result, sizeof(result), read - began, ended - read)
+    except Exception as trouble:
+        return PartResult(None, error=portable(trouble))
+
+
+# --- read-only arrays that are sent only once ------------------------------------------------------------------------
+class SentArrays(Generic[T]):
+    """Remembers what was made of the last few read-only arrays when they were sent, such as a file.
+
+    Arrays are recognised by their content, so that the targets of the next fit are not sent again.  An array that
+    nobody can write to is recognised by its identity, without reading its numbers again.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
+
+    def get(self, array: NDArray[Any]) -> T | None:
+        key = self._key(array)
+        if key not in self._known:
+            return None
+        made = self._known[key][1]
+        self._known[key] = array, made
+        self._known.move_to_end(key)
+        return made
+
+    def add(self, array: NDArray[Any], made: T) -> list[T]:
+        """Remember an array; returns what was made of those that are forgotten for it."""
+        self._known[self._key(array)] = array, made
+        return [self._known.popitem(last=False)[1][1] for _ in range(len(self._known) - REMEMBERED)]
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def _key(self, array: NDArray[Any]) -> Any:
+        if not _may_change(array):
+            known = next((key for key, (held, _) in self._known.items() if held is array), None)
+            if known is not None:
+                return known
+        if array.dtype.hasobject:
+            return id(array)  # the array is held, so that no other one can have its id
+        return array.shape, array.dtype.str, hashlib.sha1(np.ascontiguousarray(array).data).digest()
+
+
+def _may_change(array: NDArray[Any]) -> bool:
+    """Whether somebody can write to an array, or to the array behind a read-only view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.flags.writeable or array.base is not None
+
+
+# --- threads and processes -------------------------------------------------------------------------------------------
+class LostWork(RuntimeError):
+    """Work under way was lost, and can be submitted again."""
+
+
+class LocalThreads:
+    """Runs passes in threads of this process, which share its memory; with one lane, in the calling thread.
+
+    Parameters
+    ----------
+    parts : list of LazyPart
+    rows : list of int
+        Number of rows of every partition.
+    lanes : int
+        How many partitions are worked on at once.
+    executor : Executor, optional
+        The threads; by default those of a new executor in every pass.
+    """
+
+    def __init__(self, parts: list[LazyPart], rows: list[int], lanes: int, executor: Executor | None = None) -> None:
+        self.parts, self.rows, self.total = parts, rows, lanes
+        self._given = executor
+
+    def hold(self, format: BlockFormat, size: int) -> bool:
+        """Keep the partitions in memory if they fit; returns whether.  Here they are computed in every pass."""
+        return False
+
+    def begin(self, task: PassTask, arrays: tuple[NDArray[Any], ...]) -> Any:
+        """Begin a pass; returns what `submit` and `end` need to know about it."""
+        executor = self._given or (ThreadPoolExecutor(self.total, "ksparse-dask") if self.total > 1 else None)
+        return executor, task, arrays
+
+    def places(self) -> dict[Any, tuple[int, list[int]]]:
+        """Every place where partitions are, with the number of its threads and its partitions."""
+        return {None: (self.total, list(range(len(self.parts))))}
+
+    def submit(self, begun: Any, spans: list[tuple[int, int, int]]) -> list[Any]:
+        """Submit partitions, each with the numbers of its first row and of the row behind its last; returns futures."""
+        return [self._submit(begun, *span) for span in spans]
+
+    def _submit(self, begun: Any, i: int, low: int, high: int) -> Any:
+        executor, task, arrays = begun
+        work = task, self.parts[i], self.rows[i], tuple(array[low:high] for array in arrays)
+        if executor is not None:
+            return executor.submit(run_part, *work)
+        done: Future[PartResult] = Future()
+        done.set_result(run_part(*work))
+        return done
+
+    def wait_seconds(self, waited: bool) -> float:
+        """Seconds to wait for a result; `waited` if there was none within the last wait."""
+        return 60.0
+
+    def results(self, futures: list[Any]) -> list[PartResult]:
+        return [future.result() for future in futures]
+
+    def renew(self) -> None:
+        """Recover after `LostWork`; what was under way is submitted again after this."""
+
+    def end(self, begun: Any, running: list[Any]) -> None:
+        """End a pass, perhaps early: the results under way are not wanted any more."""
+        for future in running:
+            future.cancel()
+        if begun[0] is not None and begun[0] is not self._given:
+            begun[0].shutdown(cancel_futures=True)
+
+    def close(self) -> None:
+        """Free processes, memory and files."""
+
+
+class LocalProcesses(LocalThreads):
+    """Runs passes in processes of this machine, which live as long as the source.
+
+    What all processes need is written to a file once, and read once by each.
+    """
+
+    def __init__(self, parts: list[LazyPart], rows: list[int], lanes: int, executor: Executor, own: bool) -> None:
+        super().__init__(parts, rows, lanes, None if own else executor)
+        self._folder = tempfile.TemporaryDirectory(prefix="ksparse-", ignore_cleanup_errors=True)
+        self._pool: Executor | None = executor
+        self._files = self._passes = 0
+        self._sent: SentArrays[Path] = SentArrays()
+        self._old: list[Path] = []  # files that a pass under way may still read
+        self._lock = threading.RLock()  # passes may run in several threads
+
+    def begin(self, task: PassTask, arrays: tuple[NDArray[Any], ...]) -> Any:
+        with self._lock:
+            self._passes += 1
+            path = self._new_file("task")
+            path.write_bytes(cloudpickle.dumps(task))
+            return path, [self._file(array) or array for array in arrays]
+
+    def _file(self, array: NDArray[Any]) -> Path | None:
+        """The file of a read-only array; None for others."""
+        if array.flags.writeable or array.dtype.hasobject:
+            return None
+        path = self._sent.get(array)
+        if path is None:
+            path = self._new_file("array")
+            with path.open("wb") as file:
+                np.save(file, array)
+            self._old += self._sent.add(array, path)
+        return path
+
+    def _new_file(self, name: str) -> Path:
+        self._files += 1
+        return Path(self._folder.name) / f"{name}-{self._files}"
+
+    def _submit(self, begun: Any, i: int, low: int, high: int) -> Any:
+        assert self._pool is not None
+        arrays = [(item, low, high) if isinstance(item, Path) else item[low:high] for item in begun[1]]
+        try:
+            return self._pool.submit(_run_packed, begun[0], cloudpickle.dumps((self.parts[i], self.rows[i], arrays)))
+        except BrokenExecutor as trouble:  # raised where results are waited for
+            failed: Future[PartResult] = Future()
+            failed.set_exception(trouble)
+            return failed
+
+    def results(self, futures: list[Any]) -> list[PartResult]:
+        try:
+            return super().results(futures)
+        except BrokenExecutor as trouble:
+            raise LostWork(f"a process of Dask's scheduler died, perhaps for lack of memory ({trouble})") from None
+
+    def renew(self) -> None:
+        if self._given is not None:
+            raise RuntimeError("the pool that Dask was given is broken: a process died, perhaps for lack of memory")
+        assert self._pool is not None
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = start_processes(self.total)
+
+    def end(self, begun: Any, running: list[Any]) -> None:
+        for future in running:
+            future.cancel()
+        begun[0].unlink(missing_ok=True)  # a task that is still under way has read it, or is not wanted
+        with self._lock:
+            self._passes -= 1
+            while self._passes == 0 and self._old:
+                self._old.pop().unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._pool is not None and self._given is None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = None
+        self._folder.cleanup()
+
+
+def start_processes(count: int) -> ProcessPoolExecutor:
+    """Processes that ignore Ctrl-C, which is for the caller, who ends the work."""
+    from dask.multiprocessing import get_context
+
+    return ProcessPoolExecutor(
+        count, mp_context=get_context(), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    )
+
+
+def _run_packed(task: Path, work: bytes) -> PartResult:
+    """What a process does."""
+    part, rows, arrays = cloudpickle.loads(work)
+    return run_part(_load_task(task), part, rows, tuple(_load_slice(item) for item in arrays))
+
+
+@functools.lru_cache(maxsize=2)
+def _load_task(path: Path) -> PassTask:
+    return cloudpickle.loads(path.read_bytes())
+
+
+def _load_slice(item: Any) -> NDArray[Any]:
+    """An array itself, or some rows of the array in a file."""
+    if not isinstance(item, tuple):
+        return item
+    path, low, high = item
+    part = np.array(np.load(path, mmap_mode="r")[low:high])
+    part.flags.writeable = False
+    return part
