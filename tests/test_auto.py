@@ -9,9 +9,8 @@ from scipy.sparse.linalg import aslinearoperator
 
 from ksparse import recover
 from ksparse.sensing import auto, ensembles, operators, signals
-from ksparse.sensing.auto import Removal, Sizes, remove
+from ksparse.sensing.auto import Removal, Sizes, affordable, remove
 from ksparse.sensing.matrix_system import Matrix
-from ksparse.sensing.reweight import affordable
 
 
 def error(x, truth):

@@ -350,7 +350,7 @@ def test_no_exchange_on_digits_is_better(k):
         ({"k": 9}, "k must be at most the number of columns, 8, got 9"),
         ({"k": 5, "groups": np.arange(8) // 2}, "k must be at most the number of groups, 4, got 5"),
         ({"k": 0}, "k must be at least 1"),
-        ({"groups": [1, 2]}, "groups must have one label a column"),
+        ({"groups": [1, 2]}, "groups must have one label per column"),
         ({"groups": [np.nan] * 8}, "groups must be labels, got nan at column 0"),
         ({"always_keep": np.arange(8)}, "always_keep must leave columns"),
         ({"solver": Exchange()}, "solver must be a JointExchange"),

@@ -1,7 +1,8 @@
-"""Checkpoints: what fits have done so far, in a file, so that those that were killed go on where they were.
+"""Checkpoints: the state of fits in a file, from which a fit that was killed continues.
 
-The file is JSON, a line each: a header with the identity; every run (a call of a solver), in order, with its result or
-the state after its last stage; and a checksum of all lines before.  Arrays are base64 text.  Nothing in it is code.
+The file has one JSON object per line: a header with the identity; every run (a call of a solver), in order, with its
+result or the state after its last stage; and a checksum of all lines before.  Arrays are base64 text.  The file
+holds no code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .. import __version__
 from .._files import disk_is_full, open_locked, replace_locked
 
 FORMAT = "ksparse checkpoint 2"
-PAUSE, SHARE = 0.1, 20.0  # between two writes: so many seconds, and so many times what the last one took
+PAUSE, SHARE = 0.1, 20.0  # between two writes: seconds, and multiples of the time that the last one took
 TOLERANCE = 1e-9  # of a sum: what threads and machines may round differently
 REMEDY = "remove the file or give another checkpoint"
 
@@ -35,32 +36,31 @@ Dict = dict[str, Any]
 
 @contextmanager
 def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = False) -> Iterator[Checkpoint]:
-    """Let the fits in a ``with`` block go on where they were, if they are killed and the same lines are run again.
+    """Let the fits in a ``with`` block continue where they were, if they are killed and the same lines are run again.
 
     Every run of a solver in the block (`minimize`, `joint`, the fits of estimators, of `k_path`, of cross-validation)
-    is written to one file: after every stage, but not more than ten times a second, the state it has, and in the end
-    its result.  When the block is entered again, runs that had ended are answered from the file, and the one that was
-    under way goes on from its state.  The result is the one of an undisturbed fit: bit for bit of the gradient methods
-    (`HTSVRG`, `StoIHT`, `PGD`, `IHT`, `NIHT`), to rounding of `Exchange` and `JointExchange`.  `HTSAGA` and the other
-    pursuits are started anew, from the same random numbers.
+    is written to one file: its state after every stage, but not more than ten times a second, and in the end its
+    result.  When the block is entered again, runs that had ended are answered from the file, and the one that was under
+    way continues from its state.  The result is that of an undisturbed fit: bit for bit for the gradient methods
+    (`HTSVRG`, `StoIHT`, `PGD`, `IHT`, `NIHT`), up to rounding for `Exchange` and `JointExchange`.  `HTSAGA` and the
+    other pursuits are started anew, from the same random numbers.
 
     Parameters
     ----------
     path : str or Path
         The file.  It is replaced in one move, so that a kill at any moment leaves the old state or the new one.
-    identity : dict, optional
-        What is fitted, in words and numbers of your own: the name and size of a data file, options.  Of what the
-        solvers are given (rows, k, loss, targets, weights, settings, seed) the file knows by itself: every run begins
-        with a pass that makes a digest of the rows, so that other rows, or the same ones in another order, are
-        refused.
-    keep : bool
-        Leave the file when the block has ended well.  By default it is removed then, and the same lines later are a new
-        fit: so save the model inside the block.
+    identity : dict, default=None
+        What is fitted, in your own words and numbers: the name and size of a data file, options.  What the solvers are
+        given (rows, k, loss, targets, weights, settings, seed) is compared in any case: every run begins with a pass
+        that computes a digest of the rows, so that other rows, or the same ones in another order, are refused.
+    keep : bool, default=False
+        Leave the file when the block has ended without an exception.  By default it is removed then, and running the
+        same lines again is a new fit: so save the model inside the block.
 
     Yields
     ------
     Checkpoint
-        Its `resumed` says what was found in the file; None if that is new.
+        Its `resumed` says what was found in the file; None for a new file.
 
     Raises
     ------
@@ -73,12 +73,12 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
     Notes
     -----
     The file stays if the block is left by an exception, and if a run ended by Ctrl-C or by `max_time`: the fit has then
-    given its best point so far, and the same lines go on.  After Ctrl-C nothing more is noted down, whatever else is
+    given its best point so far, and the same lines go on.  After Ctrl-C nothing more is recorded, whatever else is
     fitted in the block; after `max_time` other fits may follow, and then its result stands.  Time that a run took
     before it was killed counts towards `max_time`; once that is over, the next call has all of it again.
 
-    A fit in another thread or process (``n_jobs`` of 2 and more), or inside a callback, is not noted down: it is made
-    again.  A callback is told of the stages from there on; `Result.history` shows all.
+    A fit in another thread or process (``n_jobs`` of 2 and more), or inside a callback, is not recorded: it is
+    repeated.  A callback is called for the stages from there on; `Result.history` shows all.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
     except BaseException:
         try:
             book._close(remove=False)
-        except OSError as error:  # what went wrong first is to be known
+        except OSError as error:  # the first error is the one to raise
             book._warn(error, "it holds what was written before")
         raise
     else:
@@ -112,7 +112,7 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
 
 
 def _check_path(path: Any) -> Path:
-    """The file itself, where links lead to; what is no file would be replaced by one."""
+    """The path with links resolved; folders, devices and pipes are refused, since the file is replaced as a whole."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"checkpoint must be the path of a file, got {path!r}")
     found = Path(path).resolve()
@@ -130,7 +130,7 @@ class Checkpoint:
     ----------
     path : Path
     resumed : str or None
-        What was found: "3 runs done, run 4 goes on from stage 12"; None of a new file.
+        What was found: "3 runs done, run 4 goes on from stage 12"; None for a new file.
     """
 
     def __init__(self, path: str | Path, identity: Dict | None) -> None:
@@ -139,7 +139,7 @@ class Checkpoint:
         self._header: Dict = {"format": FORMAT, "ksparse": __version__, "identity": _check_identity(identity)}
         self._entries: list[Entry] = []
         self._next = 0
-        self._busy = self._shut = False  # a run is under way; nothing more is noted down
+        self._busy = self._shut = False  # a run is under way; nothing more is recorded
         self._owner = _here()
         self._written, self._took = time.perf_counter(), 0.0
         if not self.path.parent.is_dir():
@@ -149,7 +149,7 @@ class Checkpoint:
             self._file = open_locked(self.path, "give another checkpoint")
             try:
                 self._read(self.path.read_bytes())
-                self._write()  # what cannot be written is to be known before any work
+                self._write()  # fail before any work if it cannot be written
             except BaseException:
                 if new:
                     self.path.unlink(missing_ok=True)
@@ -164,7 +164,7 @@ class Checkpoint:
 
     # --- runs ----------------------------------------------------------------------------------------------------
     def _begin(self, fingerprint: Callable[[], Dict]) -> Entry | None:
-        """The entry of the next run; None if it is not to be noted down."""
+        """The entry of the next run; None if it is not recorded."""
         if self._busy or self._shut or self._owner != _here():
             return None
         if self._next:
@@ -230,7 +230,7 @@ class Checkpoint:
             return
         try:
             self._write()
-        except OSError as error:  # a full disk is no reason to give up days of work
+        except OSError as error:  # a full disk must not end days of work
             self._written = time.perf_counter()
             self._warn(error, "the fit goes on")
 
@@ -261,12 +261,12 @@ class Entry:
         self.book._busy = False
 
     def keep(self, state: Dict) -> None:
-        """Note the state after a stage; to its records, a list, others may be added."""
+        """Record the state after a stage; the caller may append to its list of records later."""
         self.state = state
         self.book._write_if_due()
 
     def end(self, result: Dict) -> None:
-        """Note the result."""
+        """Record the result."""
         self.result, self.state = result, None
         self.book._write_if_due()
 
@@ -321,7 +321,7 @@ def _check_identity(identity: Any) -> Dict:
 
 
 def sums(values: Any) -> list[float]:
-    """What tells vectors apart without keeping them: their length and three sums, one of them mindful of the order."""
+    """Numbers to compare vectors by, without storing them: the length and three sums, one of them weighted by place."""
     vector = np.ravel(values)
     block = np.cos(np.arange(min(vector.size, 1 << 16)))
     size = total = turned = 0.0
@@ -341,7 +341,7 @@ def _differences(old: Dict, new: Dict) -> Iterator[str]:
 
 
 def _same(before: Any, now: Any) -> bool:
-    """Equal; of `sums`, up to rounding."""
+    """Whether two entries are equal; those of `sums`, up to rounding."""
     if before == now:
         return True
     if not (isinstance(before, list) and isinstance(now, list) and len(before) == len(now) == 4):
@@ -353,7 +353,7 @@ def _same(before: Any, now: Any) -> bool:
 
 # --- what JSON cannot hold -------------------------------------------------------------------------------------------
 def encoded(value: Any) -> Any:
-    """Plain JSON, with arrays, bytes and numbers that are not finite in dicts of their own."""
+    """As plain JSON; arrays, bytes and numbers that are not finite become dicts."""
     if isinstance(value, dict):
         return {name: encoded(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -370,7 +370,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """What `encoded` was given; tuples are lists now."""
+    """The inverse of `encoded`, except that tuples are now lists."""
     if isinstance(value, list):
         return [decoded(entry) for entry in value]
     if not isinstance(value, dict):

@@ -64,7 +64,7 @@ class Clock:
         self.check()
 
     def go_on(self, seconds: float, free: float) -> None:
-        """Continue a run that has taken so many `seconds`, of which the first `free` no longer count."""
+        """Continue a run that has already taken `seconds`, of which the first `free` no longer count."""
         self.start -= seconds
         self.free = free
 

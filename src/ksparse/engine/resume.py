@@ -1,4 +1,4 @@
-"""Runs in a checkpoint: what tells them apart, and results and iterates as plain data and back."""
+"""What a run leaves in a checkpoint: what tells it from other runs, its iterates and its result, as plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..result import History, Result, Status
 from .checkpoint import Entry, encoded, sums
 
 DAMAGED = "the checkpoint holds columns that this problem does not have; remove the file"
-CHANCE = 2**96  # a seed above it was drawn by NumPy, not given by anybody
+CHANCE = 2**96  # a seed above it was drawn by NumPy, not given by the user
 
 
 def fingerprint(
@@ -23,8 +23,8 @@ def fingerprint(
 ) -> dict[str, Any]:
     """What a run solves and how, by names that the user knows.
 
-    The rows, targets and offsets are compared bit by bit, by their digests: the smallest change could hide behind large
-    numbers.  Of what is computed from them (weights, standardisation, starts) there are sums, compared up to rounding.
+    The rows, targets and offsets are compared bit by bit, by their digests: in a sum, large numbers could hide a small
+    change.  What is computed from them (weights, standardisation, starts) is compared by sums, up to rounding.
     """
     known = {
         "the solver": _described(solver),
@@ -51,18 +51,18 @@ def fingerprint(
 
 
 def digest(values: NDArray[Any]) -> list[str]:
-    """What tells arrays apart by every bit."""
+    """A checksum that depends on every bit of an array."""
     return [hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()]
 
 
 def _described(thing: Any) -> str:
-    """With its settings, where they are shown; a class of somebody else may show where it lies in memory."""
+    """A solver or loss with its settings; other classes by name, since their repr may hold a memory address."""
     plain = dataclasses.is_dataclass(thing) or isinstance(thing, tuple)
     return repr(thing) if plain else type(thing).__name__
 
 
 def _seed(rng: np.random.Generator) -> str:
-    """The generator's state as a digest; without a seed it is another one each time, and any is as good."""
+    """The generator's state as a digest; "no seed" if NumPy drew the seed, which is then a new one every time."""
     source = rng.bit_generator
     entropy = getattr(getattr(source, "seed_seq", None), "entropy", None)
     digest = hashlib.sha256(json.dumps(encoded(source.state)).encode()).hexdigest()
@@ -71,7 +71,7 @@ def _seed(rng: np.random.Generator) -> str:
 
 
 def check_columns(problem: Problem, columns: NDArray[np.int64], x: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Columns of a checkpoint, which somebody may have changed: kernels do not look where they read."""
+    """Check the columns of a checkpoint, which may have been edited: kernels do not check their indices."""
     sound = columns.dtype == np.int64 and len(columns) == len(x) and np.unique(columns).size == columns.size
     if not sound or (columns < 0).any() or (columns >= problem.d).any():
         raise ValueError(DAMAGED)
@@ -79,7 +79,7 @@ def check_columns(problem: Problem, columns: NDArray[np.int64], x: NDArray[np.fl
 
 
 def rebuilt(problem: Problem, like: Slots, column: NDArray[np.int64], x: NDArray[np.float64]) -> Slots:
-    """An iterate from its columns and coefficients, in their order."""
+    """An iterate from its columns and coefficients, in the given order."""
     first, kept = problem.first, problem.n_kept
     taken = check_columns(problem, column[first:], x[first:])
     if x.shape != like.x.shape:
@@ -88,18 +88,18 @@ def rebuilt(problem: Problem, like: Slots, column: NDArray[np.int64], x: NDArray
 
 
 def end_entry(entry: Entry, result: Result, rng: Any = None) -> None:
-    """Note how a run ended, and where it left the random numbers."""
+    """Write how a run ended, and the state of its random numbers, to its entry."""
     stored = {**_stored(result), "rng": rng}
     if result.status not in ("time limit", "interrupted"):
         entry.end(stored)
         return
     if entry.state is not None:
-        entry.state["free"] = entry.state["seconds"]  # whoever goes on has all of max_time again
+        entry.state["free"] = entry.state["seconds"]  # the next call has all of max_time again
     entry.end_early(stored, result.status == "interrupted")
 
 
 def _stored(result: Result) -> dict[str, Any]:
-    """A result as plain data: of x, what is not zero."""
+    """A result as plain data; of x, the entries that are not zero."""
     x = np.ravel(result.x)
     at = np.flatnonzero((x != 0.0) | np.signbit(x))
     return {

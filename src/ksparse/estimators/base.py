@@ -43,7 +43,7 @@ from .tables import (
     group_labels,
     kept_columns,
 )
-from .worth import Array, LeaveOutRefits, OneOutput, Softmax, SquaredTargets
+from .worth import Array, LeaveOutRefits, OneOutput, Softmax, ManyTargets
 
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
 SAME_SCALE = 1e-4  # relative tolerance: float32 columns may have been added up in another order
@@ -273,7 +273,7 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         if loss == "softmax":
             rows: Any = Softmax(Y, share)
         else:
-            rows = OneOutput(losses.resolve(loss), Y, share) if Y.ndim == 1 else SquaredTargets(Y.T, share)
+            rows = OneOutput(losses.resolve(loss), Y, share) if Y.ndim == 1 else ManyTargets(Y.T, share)
         block = design.dense_columns(S)
         offset = 0.0 if offset is None else np.reshape(offset, (n, -1)).T
         x, constant = result.x[S], np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))

@@ -87,7 +87,7 @@ class OneOutput(NamedTuple):
         return curvature[:, 0]
 
 
-class SquaredTargets(NamedTuple):
+class ManyTargets(NamedTuple):
     """The rows of a model with several targets and the squared loss, which needs no refits."""
 
     Y: Array  # (targets, n)

@@ -115,12 +115,12 @@ class Linear(System):
         squares = np.array([squared_norm(part) for part in parts])
         return squares, np.array([squared_norm(image) for image in images]) / self.n
 
-    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
-        squares, curvatures = np.empty(len(before)), np.empty(len(before))
-        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
+        squares, curvatures = list[float](), list[float]()
+        for old, new in zip(before, after, strict=True):
             columns = merged(old.columns, new.columns)
-            squares[i] = squared_norm(new.on(columns) - old.on(columns))
-            curvatures[i] = squared_norm(new.rest - old.rest) / self.n
+            squares.append(squared_norm(new.on(columns) - old.on(columns)))
+            curvatures.append(squared_norm(new.rest - old.rest) / self.n)
         return squares, curvatures
 
     def curvatures(self, points: Sequence[Iterate]) -> Numbers:

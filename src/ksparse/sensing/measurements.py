@@ -231,7 +231,7 @@ class SignalRun(Task):
         return bool(point.misfit <= self.goals[point.signal])
 
     def record(self, changes: int) -> Record:
-        """The record of a stage, in which so many columns entered."""
+        """The record of a stage in which `changes` columns entered."""
         objective = self.given.misfit(float(np.mean([point.misfit for point in self.now])))
         products, self._counted = self.system.products - self._counted, self.system.products
         return Record(objective, products, changes, 0.0, math.nan, math.nan)

@@ -17,11 +17,20 @@ class CoSaMP(GraSP):
 
     Parameters
     ----------
-    select : int
+    select : int, default=2
         How many times k columns are added: 2 as published, 1 as Shen & Li print it; fewer where the fit would not be
         unique.
-    refit, iterations, tol
-        As in `GraSP`, which is the same for other losses.
+    refit : bool, default=False
+        Fit once more on the k columns that are kept.  As published there is no such fit, and with noise the
+        coefficients are not the best ones of their support.
+    iterations : int, default=100
+        The largest number of iterations.
+    tol : float, default=1e-9
+        Stop when a step leaves the support as it is and changes F by less than this share.
+
+    Notes
+    -----
+    `GraSP` is the same algorithm for other losses.
 
     References
     ----------

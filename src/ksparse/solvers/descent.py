@@ -48,7 +48,7 @@ class GradientSteps(Steps):
     def adaptive(self) -> bool: ...
 
     @abstractmethod
-    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
         """The first step of each point; if it is not adaptive, that of all."""
 
     def advance(self, system: GradientSystem, k: int, points: list[Iterate]) -> list[Iterate]:
@@ -56,16 +56,11 @@ class GradientSteps(Steps):
         if points[0].memory is None:  # all points begin together
             steps = self.first_steps(system, points, gradients, k)
         else:
-            steps = np.array([point.memory.following for point in points])
+            steps = [point.memory.following for point in points]
         if not self.adaptive:
-            moved, following = system.threshold(points, gradients, steps, k), steps
-        else:
-            moved, squares, curvatures = backtrack(system, k, points, gradients, steps, falls_enough)
-            with np.errstate(over="ignore"):
-                following = np.divide(squares, curvatures, out=2.0 * steps, where=curvatures > 0.0)
-                following = np.minimum(np.maximum(following, steps / 10.0), steps * 10.0)
-            following[squares == 0.0] = steps[squares == 0.0]
-        return remember(moved, [Stride(*pair) for pair in zip(steps.tolist(), following.tolist(), strict=True)])
+            return remember(system.threshold(points, gradients, steps, k), [Stride(step, step) for step in steps])
+        moves = backtrack(system, k, points, gradients, steps, falls_enough)
+        return remember([move.point for move in moves], [Stride(move.step, following(move)) for move in moves])
 
     def iterate(
         self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
@@ -73,7 +68,7 @@ class GradientSteps(Steps):
         system = SlotSystem(problem, slots, clock, self.adaptive)
         k, n, point = slots.x.size - problem.n_kept, problem.n, system.now()
         if state is None:
-            [eta] = self.first_steps(system, [point], KEPT, k).tolist()
+            [eta] = self.first_steps(system, [point], KEPT, k)
             yield Record(point.misfit, n, 0, 0.0, eta, math.inf)
         else:
             eta = state["eta"]
@@ -93,8 +88,25 @@ class GradientSteps(Steps):
         return divergence_advice(problem, k, step)
 
 
-def falls_enough(old: Iterate, new: Iterate, step: float, square: float, curvature: float) -> bool:
-    return new.misfit <= old.misfit - ENOUGH * square / (2.0 * step)
+class Move(NamedTuple):
+    """A point, the step that led there, and ‖Δx‖² and Δx'∇²FΔx on the way."""
+
+    point: Iterate
+    step: float
+    square: float
+    curvature: float
+
+
+def falls_enough(old: Iterate, move: Move) -> bool:
+    return move.point.misfit <= old.misfit - ENOUGH * move.square / (2.0 * move.step)
+
+
+def following(move: Move) -> float:
+    """Barzilai and Borwein's step, at most ten times longer or shorter than the last."""
+    if not move.square > 0.0:
+        return move.step
+    longest = move.square / move.curvature if move.curvature > 0.0 else 2.0 * move.step
+    return min(max(longest, move.step / 10.0), move.step * 10.0)
 
 
 def backtrack(
@@ -102,29 +114,25 @@ def backtrack(
     k: int,
     points: Sequence[Iterate],
     gradients: Array,
-    steps: Numbers,
-    accept: Callable[[Iterate, Iterate, float, float, float], bool],
-) -> tuple[list[Iterate], Numbers, Numbers]:
-    """H_k(x − step·∇F), each step halved until ``accept(old, new, step, ‖Δx‖², Δx'∇²FΔx)``; also ‖Δx‖² and Δx'∇²FΔx.
-
-    Halves `steps` in place.  A point that no step improves stays as it is.
-    """
-    moved, pending = list(points), list(range(len(points)))
-    squares, curvatures = np.zeros(len(points)), np.zeros(len(points))
+    steps: Sequence[float],
+    accept: Callable[[Iterate, Move], bool],
+) -> list[Move]:
+    """H_k(x − step·∇F), each step halved until the move is accepted; a point that no step improves stays as it is."""
+    moves: list[Move | None] = [None] * len(points)
+    tried, pending = list(steps), list(range(len(points)))
     while pending:
-        some = [points[i] for i in pending]
-        trial = system.threshold(some, gradients[pending], steps[pending], k)
-        again = []
-        for i, new, square, curvature in zip(pending, trial, *system.differences(some, trial), strict=True):
-            old = points[i]
-            if accept(old, new, steps[i], square, curvature):
-                moved[i], squares[i], curvatures[i] = new, square, curvature
+        some, etas = [points[i] for i in pending], [tried[i] for i in pending]
+        trial = system.threshold(some, gradients if len(some) == len(points) else gradients[pending], etas, k)
+        for i, old, *parts in zip(pending, some, trial, etas, *system.differences(some, trial), strict=True):
+            move = Move(*parts)
+            if accept(old, move):
+                moves[i] = move
                 continue
-            steps[i] *= 0.5
-            if steps[i] >= system.least_step and not square <= system.negligible(old):
-                again.append(i)
-        pending = again
-    return moved, squares, curvatures
+            tried[i] *= 0.5
+            if tried[i] < system.least_step or move.square <= system.negligible(old):
+                moves[i] = Move(old, tried[i], 0.0, 0.0)
+        pending = [i for i in pending if moves[i] is None]
+    return [move for move in moves if move is not None]
 
 
 # --- for `minimize` --------------------------------------------------------------------------------------------------
@@ -163,9 +171,9 @@ class SlotSystem(GradientSystem):
     def negative_gradients(self, points: Sequence[Iterate]) -> Array:
         return KEPT  # in the stages
 
-    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Numbers, k: int) -> list[Iterate]:
+    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Sequence[float], k: int) -> list[Iterate]:
         """With the radius, signs and kept columns of the problem."""
-        [point], [eta] = points, steps.tolist()
+        [point], [eta] = points, steps
         self.place(point)
         stage = point.rest.stage
         entered = threshold_step(stage.mu, stage.mu_ones, eta, self.problem.limits, self.slots, self._screen)
@@ -177,9 +185,10 @@ class SlotSystem(GradientSystem):
     def _evaluate(self, reuse: Stage | None, entered: int) -> Evaluated:
         """The objective and the full gradient at the slots: one pass over the rows."""
         self.passes += 1
-        return Evaluated(self.problem.stage(self.slots, NO_ROWS, reuse), Snapshot(self.slots).slots, entered)
+        slots = Snapshot(self.slots).slots if self._returns else self.slots
+        return Evaluated(self.problem.stage(self.slots, NO_ROWS, reuse), slots, entered)
 
-    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
         """With Δx·Δ∇F for Δx'∇²FΔx, the intercept included."""
         (old, new), first = (points[0].rest for points in (before, after)), self.problem.first
         columns = np.union1d(old.slots.column[first:], new.slots.column[first:])
@@ -192,14 +201,14 @@ class SlotSystem(GradientSystem):
             shift = float(new.slots.x[0] - old.slots.x[0])
             square += shift * shift
             product += shift * (new.stage.mu_ones - old.stage.mu_ones)
-        return np.array([square]), np.array([product])
+        return [square], [product]
 
     @np.errstate(over="ignore")
     def negligible(self, point: Iterate) -> float:
         return 1e-30 * (1.0 + float(np.sum(point.x**2)))
 
-    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
-        return np.array([inverse(self.problem.smoothness(self.slots.x.size), 1.0)])
+    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
+        return [inverse(self.problem.smoothness(self.slots.x.size), 1.0)]
 
     @property
     def top_curvature(self) -> float:

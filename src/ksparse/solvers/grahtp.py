@@ -20,11 +20,11 @@ class GraHTP(Pursuit):
 
     Parameters
     ----------
-    step : float or "auto"
+    step : float or "auto", default="auto"
         A number multiplies ∇F.  "auto" is one over the mean of :math:`\partial^2F/\partial x_j^2` over the columns.
-    iterations : int
-        At most so many.
-    tol : float
+    iterations : int, default=100
+        The largest number of iterations.
+    tol : float, default=1e-9
         Stop when a step leaves the support as it is and changes F by less than this share.
 
     References

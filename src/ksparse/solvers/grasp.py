@@ -18,14 +18,14 @@ class GraSP(Pursuit):
 
     Parameters
     ----------
-    select : int
+    select : int, default=2
         How many times k columns are added; fewer where the fit would not be unique.
-    refit : bool
+    refit : bool, default=False
         Fit once more on the k columns that are kept.  As published there is no such fit, and with noise the
         coefficients are not the best ones of their support.
-    iterations : int
-        At most so many.
-    tol : float
+    iterations : int, default=100
+        The largest number of iterations.
+    tol : float, default=1e-9
         Stop when a step leaves the support as it is and changes F by less than this share.
 
     References

@@ -17,11 +17,17 @@ class HTP(GraHTP):
 
     Parameters
     ----------
-    step : float or "auto"
+    step : float or "auto", default="auto"
         A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n), so that μ = 1 is step = n.  "auto" is μ = d/‖A‖_F²,
         one over the mean squared norm of a column (of large matrices, from some of the rows): 1 if it is one.
-    iterations, tol
-        As in `GraHTP`, which is the same for other losses.
+    iterations : int, default=100
+        The largest number of iterations.
+    tol : float, default=1e-9
+        Stop when a step leaves the support as it is and changes F by less than this share.
+
+    Notes
+    -----
+    `GraHTP` is the same algorithm for other losses.
 
     References
     ----------

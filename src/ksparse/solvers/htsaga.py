@@ -55,12 +55,17 @@ class HTSAGA(Solver):
 
     Parameters
     ----------
-    step : float, "auto", "theory" or "spectral"
-        As in `HTSVRG`; with "auto", an epoch that raises the objective is taken back and the table filled anew.
-    epochs : int
-        At most so many, of n steps each.
-    tol, stop_on_divergence
-        As in `HTSVRG`.
+    step : float, "auto", "theory" or "spectral", default="auto"
+        A number multiplies ∇F.  "theory" is 1/(8L), "spectral" is 2/σ₁(AAᵀ), both the paper's.  "auto" starts
+        at 1/(2L) and doubles every epoch until one raises the objective: that one is undone, the table filled anew and
+        the step halved, to grow by a tenth per epoch.
+    epochs : int, default=100
+        The largest number of epochs, of n steps each.
+    tol : float, default=1e-6
+        Stop when an epoch changes F by less than tol·max(\|F\|, min(1, F at zero)) and the support not at all, and the
+        gradient on the support predicts little further decrease; 0 runs all epochs.
+    stop_on_divergence : bool, default=True
+        Stop once the objective is a hundred times that of the start; False continues while the numbers are finite.
 
     Notes
     -----
@@ -147,7 +152,7 @@ class Log(NamedTuple):
     """The changes of the table that the average off the slots does not know yet: the latest in order, older summed."""
 
     row: NDArray[np.int64]
-    share: NDArray[np.float64]  # change of the row's slope, over n
+    share: NDArray[np.float64]  # change of the row's derivative, over n
     older: NDArray[np.float64]  # per row: shares that found no room
     length: NDArray[np.int64]  # [entries in the log, is anything in `older`?]
 
@@ -225,7 +230,7 @@ def glide(loss, stage, log, start, stop, eta, limits, slots, screen):
 
 @inner(hot=True)
 def remember(i, delta, slope, row_max, log_row, log_share, older, length, a, slot_mu, edge):
-    """Enter the new slope of row i: on the slots the average follows at once, elsewhere it is logged and bounded."""
+    """Enter the new derivative of row i: on the slots the average follows at once, elsewhere it is logged, bounded."""
     share = delta / slope.size
     for s in range(a.size):
         slot_mu[s] += share * a[s]

@@ -33,24 +33,24 @@ class HTSVRG(Solver):
 
     Parameters
     ----------
-    step : float, "auto", "theory" or "spectral"
+    step : float, "auto", "theory" or "spectral", default="auto"
         A number multiplies ∇F.  "theory" is 1/(8L), "spectral" is 2/σ₁(AAᵀ), both the paper's.  "auto" starts
-        at 1/(2L) and doubles every stage until one raises the objective: that one is taken back and the step
-        halved, to grow by a tenth a stage.
-    m : int, optional
-        Steps a stage; 3n by default, of a source (see `ksparse.sources`) as many as its memory holds rows for.
-    stages : int
-        At most so many.
-    output : "last" or "random"
+        at 1/(2L) and doubles every stage until one raises the objective: that one is undone and the step halved, to
+        grow by a tenth per stage.
+    m : int, default=None
+        Steps per stage; None means 3n, and for a source (see `ksparse.sources`) as many as its memory holds rows for.
+    stages : int, default=100
+        The largest number of stages.
+    output : "last" or "random", default="last"
         The next snapshot: the last iterate, or one drawn uniformly from x⁰ ... x^{m−1}, as Algorithm 1 is
         printed (the steps after the drawn one change nothing and are not computed).
-    batch_size : int
-        Rows a step.
-    tol : float
+    batch_size : int, default=1
+        Rows per step.
+    tol : float, default=1e-6
         Stop when a stage changes F by less than tol·max(\|F\|, min(1, F at zero)) and the support not at all, and the
-        gradient on the support promises little more; 0 runs all stages.
-    stop_on_divergence : bool
-        Stop once the objective is a hundred times that of the start; False goes on while the numbers are finite.
+        gradient on the support predicts little further decrease; 0 runs all stages.
+    stop_on_divergence : bool, default=True
+        Stop once the objective is a hundred times that of the start; False continues while the numbers are finite.
 
     References
     ----------

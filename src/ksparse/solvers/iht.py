@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from ..problem import Problem
 from .descent import GradientSteps
-from .pursuit import Array, GradientSystem, Iterate, Numbers
+from .pursuit import Array, GradientSystem, Iterate
 from .settings import check_fields
 
 
@@ -60,8 +58,8 @@ class IHT(GradientSteps):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
-        return np.full(len(points), float(system.n))
+    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
+        return [float(system.n)] * len(points)
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         message, _ = super().explain_divergence(problem, k, step)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .descent import backtrack
+from .descent import Move, backtrack
 from .pursuit import Iterate, Pursuit, System, magnitudes, steepest_steps, top
 from .settings import check_fields
 
@@ -25,9 +25,9 @@ class NIHT(Pursuit):
 
     Parameters
     ----------
-    iterations : int
-        At most so many.
-    tol : float
+    iterations : int, default=1000
+        The largest number of iterations.
+    tol : float, default=1e-6
         Stop when a step leaves the support as it is and changes F by less than this share.
 
     References
@@ -58,10 +58,12 @@ class NIHT(Pursuit):
         first = top(magnitudes(gradients), k)
         supports = [point.columns if point.columns.size else most for point, most in zip(points, first, strict=True)]
         steps = steepest_steps(system, points, gradients, supports)
-        if not steps.all():  # flat on the support, which is a minimum: a step that is short everywhere
+        if not steps.all():  # no curvature on the support, which is a minimum: a step that is short everywhere
             steps[steps == 0.0] = 1.0 / max(system.top_curvature, 1e-300)
+        return [move.point for move in backtrack(system, k, points, gradients, steps.tolist(), contracts)]
 
-        def accept(old: Iterate, new: Iterate, eta: float, square: float, curvature: float) -> bool:
-            return np.array_equal(old.columns, new.columns) or eta * curvature <= (1.0 - MARGIN) * square
 
-        return backtrack(system, k, points, gradients, steps, accept)[0]
+def contracts(old: Iterate, move: Move) -> bool:
+    """Whether a move keeps the support, or its step is short enough for the residual to fall."""
+    same = np.array_equal(old.columns, move.point.columns)
+    return same or move.step * move.curvature <= (1.0 - MARGIN) * move.square

@@ -12,20 +12,21 @@ from .settings import check_fields
 
 @dataclass(frozen=True)
 class OMPR(Pursuit):
-    r"""Orthogonal matching pursuit with replacement: a support of k columns, of which a few are exchanged a step.
+    r"""Orthogonal matching pursuit with replacement: a support of k columns, a few of which are exchanged per step.
 
     .. math:: z = x^t + \mu A^*r^t, \qquad J = T^t \cup \{\text{the } l \text{ largest of } |z| \text{ outside}\},
               \qquad x^{t+1} = \arg\min\{\|y - Ax\| : \operatorname{supp} x \subseteq \operatorname{supp} H_k(z_J)\}
 
     Parameters
     ----------
-    exchange : int
-        l, how many columns may enter a step.
-    step : float or "auto"
-        As in `HTP`.
-    iterations : int
-        At most so many.
-    tol : float
+    exchange : int, default=1
+        l, how many columns may enter in a step.
+    step : float or "auto", default="auto"
+        A number multiplies ∇F, the gradient of ‖y − Ax‖²/(2n), so that μ = 1 is step = n.  "auto" is μ = d/‖A‖_F², one
+        over the mean squared norm of a column (of large matrices, from some of the rows).
+    iterations : int, default=1000
+        The largest number of iterations.
+    tol : float, default=1e-9
         Stop when a step leaves the support as it is and changes F by less than this share.
 
     References

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from .descent import GradientSteps
-from .pursuit import Array, GradientSystem, Iterate, Numbers
+from .pursuit import Array, GradientSystem, Iterate
 from .settings import check_fields, inverse
 
 
@@ -64,8 +62,8 @@ class PGD(GradientSteps):
     def adaptive(self) -> bool:
         return self.step == "auto"
 
-    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+    def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
         if self.step == "auto":
             return system.first_steps(points, gradients, k)
         eta = inverse(system.top_curvature, 2.0) if self.step == "spectral" else float(self.step)
-        return np.full(len(points), eta)
+        return [eta] * len(points)

@@ -67,11 +67,11 @@ class GradientSystem(ABC):
         """−∇F at each point on all columns, (points, outputs, d); empty if the system keeps it with its points."""
 
     @abstractmethod
-    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Numbers, k: int) -> list[Iterate]:
+    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Sequence[float], k: int) -> list[Iterate]:
         """H_k(x − step·∇F) for each point, with what `negative_gradients` gave."""
 
     @abstractmethod
-    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
         """‖Δx‖² and Δx'∇²F Δx between points."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class GradientSystem(ABC):
         """‖Δx‖² that is no more than rounding at a point."""
 
     @abstractmethod
-    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
         """A first guess of the step for each point."""
 
     @property
@@ -123,17 +123,16 @@ class System(GradientSystem):
     def curvatures(self, points: Sequence[Iterate]) -> Numbers:
         """The mean over all columns of ∂²F/∂x_j² at each point."""
 
-    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Numbers, k: int) -> list[Iterate]:
-        supports = top(magnitudes(gradient_point(points, gradients.copy(), steps)), k)
-        return self.move(points, gradients, steps, supports)
+    def threshold(self, points: Sequence[Iterate], gradients: Array, steps: Sequence[float], k: int) -> list[Iterate]:
+        etas = np.array(steps)
+        return self.move(points, gradients, etas, top(magnitudes(gradient_point(points, gradients.copy(), etas)), k))
 
     def negligible(self, point: Iterate) -> float:
         return 1e-30 * float(np.sum(np.abs(point.x) ** 2))
 
-    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> Numbers:
+    def first_steps(self, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
         steps = steepest_steps(self, points, gradients, top(magnitudes(gradients), k))
-        steps[steps == 0.0] = 1.0  # no derivative, or no curvature: any step will do
-        return steps
+        return [step or 1.0 for step in steps.tolist()]  # no derivative, or no curvature: any step will do
 
 
 class Steps(Solver):
@@ -302,19 +301,20 @@ class ProblemSystem(System):
             curvatures[i] = float(point.rest.bend @ along**2) / problem.n + problem.l2 * float(v @ v)
         return squares, curvatures
 
-    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[Numbers, Numbers]:
+    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
         """For the squared loss, whose derivatives are w·(z − y)."""
-        squares, curvatures = np.empty(len(before)), np.empty(len(before))
+        squares, curvatures = list[float](), list[float]()
         weight, used = self.problem.weight, self.problem.weight > 0
-        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        for old, new in zip(before, after, strict=True):
             dx = np.zeros(self.problem.d)
             dx[new.rest.columns] = new.rest.x
             dx[old.rest.columns] -= old.rest.x
             with np.errstate(over="ignore", invalid="ignore"):  # a step that left the range of floats is not taken
                 turn = (new.rest.slope - old.rest.slope)[used]
                 square = float(dx @ dx)
-                squares[i] = square + (new.rest.constant - old.rest.constant) ** 2
-                curvatures[i] = float(np.sum(turn**2 / weight[used])) / self.problem.n + self.problem.l2 * square
+                squares.append(square + (new.rest.constant - old.rest.constant) ** 2)
+                along = float(np.sum(turn**2 / weight[used])) / self.problem.n
+                curvatures.append(along + self.problem.l2 * square)
         return squares, curvatures
 
     def curvatures(self, points: Sequence[Iterate]) -> Numbers:

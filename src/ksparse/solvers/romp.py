@@ -14,7 +14,7 @@ from .settings import check_fields
 
 @dataclass(frozen=True)
 class ROMP(Pursuit):
-    r"""Regularised orthogonal matching pursuit: many columns a step, but only comparable ones.
+    r"""Regularised orthogonal matching pursuit: many columns per step, but only comparable ones.
 
     Of the k largest correlations :math:`u = A^*r` take those within a factor of two of each other that hold the most
     energy; add them to the support; fit; until the support holds 2k columns.  The k largest coefficients, fitted again,
@@ -22,8 +22,10 @@ class ROMP(Pursuit):
 
     Parameters
     ----------
-    iterations : int
-        At most so many.
+    iterations : int, default=100
+        The largest number of iterations.
+    tol : float, default=0.0
+        Not used: the run ends by itself, with 2k columns.
 
     References
     ----------

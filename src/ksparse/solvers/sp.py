@@ -17,9 +17,9 @@ class SubspacePursuit(Pursuit):
 
     Parameters
     ----------
-    iterations : int
-        At most so many.
-    tol : float
+    iterations : int, default=100
+        The largest number of iterations.
+    tol : float, default=1e-9
         Converged when a step leaves the support as it was and changes the objective by less than this share of it: a
         second fit on the same columns, which differs by rounding.
 

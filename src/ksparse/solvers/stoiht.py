@@ -29,14 +29,18 @@ class StoIHT(Solver):
 
     Parameters
     ----------
-    step : float, "auto", "theory" or "spectral"
-        As in `HTSVRG`, but "auto" is the fixed step 1/(2L).
-    epochs : int
-        At most so many, of n/batch_size steps each.
-    batch_size : int
-        Rows a step.
-    tol, stop_on_divergence
-        As in `HTSVRG`.
+    step : float, "auto", "theory" or "spectral", default="auto"
+        A number multiplies ∇F.  "theory" is 1/(8L), "spectral" is 2/σ₁(AAᵀ), both the paper's.  "auto" is the
+        fixed step 1/(2L).
+    epochs : int, default=100
+        The largest number of epochs, of n/batch_size steps each.
+    batch_size : int, default=1
+        Rows per step.
+    tol : float, default=1e-6
+        Stop when an epoch changes F by less than tol·max(\|F\|, min(1, F at zero)) and the support not at all, and the
+        gradient on the support predicts little further decrease; 0 runs all epochs.
+    stop_on_divergence : bool, default=True
+        Stop once the objective is a hundred times that of the start; False continues while the numbers are finite.
 
     References
     ----------
@@ -86,7 +90,7 @@ class StoIHT(Solver):
         while True:
             clock.keep(eta=eta, objective=objective, steps=steps, rng=rng.bit_generator.state)
             idx = rng.integers(0, problem.n, size=(steps, self.batch_size))
-            # a step of HT-SVRG whose snapshot has slope and gradient zero
+            # a step of HT-SVRG whose snapshot has derivative and gradient zero
             stage = problem.drawn(idx)
             clock.steps(stage_steps(problem, stage, slots, screen, eta), steps)
             before, objective = objective, problem.objective(slots)
