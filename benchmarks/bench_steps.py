@@ -23,9 +23,9 @@ from scipy import sparse
 
 from ksparse.design.kernels import select
 from ksparse.problem import Problem
-from ksparse.solvers._screen import LOOKS, SWAPS, make_screen
-from ksparse.solvers._steps import stage_steps
 from ksparse.solvers.htsaga import Log, epoch_steps
+from ksparse.solvers.screen import LOOKS, SWAPS, make_screen
+from ksparse.solvers.steps import stage_steps
 
 
 # --- the plain step --------------------------------------------------------------------------------------------------

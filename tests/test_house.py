@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import collections
+import importlib
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,27 @@ def test_imports_point_downwards(path):
     if path.name in ("figures.py", "_style.py"):
         allowed.add("matplotlib")
     assert outside <= allowed
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_name_that_is_imported_exists(path):
+    """Also imports inside functions, which are found otherwise only when the function is called."""
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            home = ".".join([*parts[: len(parts) - node.level], *([node.module] if node.module else [])])
+            module = importlib.import_module(home)
+            for alias in node.names:
+                assert hasattr(module, alias.name) or importlib.import_module(f"{home}.{alias.name}")
+
+
+def test_a_class_name_has_one_meaning():
+    homes = collections.defaultdict(list)
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 def test_modules_stay_small():

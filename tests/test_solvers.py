@@ -14,8 +14,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
 from ksparse.engine.loop import CHUNK_SECONDS, Clock
 from ksparse.problem import Problem
-from ksparse.solvers._screen import make_screen
-from ksparse.solvers._steps import stage_steps
+from ksparse.solvers.screen import make_screen
+from ksparse.solvers.steps import stage_steps
 
 NO_BETTER = pytest.mark.filterwarnings("ignore:the objective is .* no better:sklearn.exceptions.ConvergenceWarning")
 ALL = {"ht-svrg": HTSVRG, "ht-saga": HTSAGA, "pgd": PGD, "iht": IHT, "stoiht": StoIHT}

@@ -81,7 +81,7 @@ def calls(folder: Path) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     A = rng.standard_normal((80, 200))
     y = A[:, :5] @ np.ones(5)
-    command = ["fit", str(table), "--target", "target", "--cv", "3", "--out", str(folder / "model.json"), "--force"]
+    command = ["fit", str(table), "--target", "target", "--cv", "3", "--out", str(folder / "model.json")]
     return {
         "classifier": lambda: KSparseClassifier(k=5).fit(*cancer),
         "minimize": lambda: minimize(A, y, 5, solver=HTSVRG(stages=5, tol=0.0), random_state=0),

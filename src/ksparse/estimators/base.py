@@ -28,7 +28,7 @@ from .._validate import check_count, check_flag, check_generator, check_number, 
 from ..design import Design, Source, Standardized, as_design, standardize
 from ..design.standardized import in_precision
 from ..result import History, Result, Status, judged
-from ..solvers.joint import JointExchange, joint
+from ..solvers.exchange.joint import JointExchange, joint
 from .certificate import Examined, examine
 from .store import save
 from .summary import ShownModel
@@ -43,7 +43,7 @@ from .tables import (
     group_labels,
     kept_columns,
 )
-from .worth import Array, LeaveOutRefits, OneOutput, Softmax, ManyTargets
+from .worth import Array, LeaveOutRefits, ManyTargets, OneOutput, Softmax
 
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
 SAME_SCALE = 1e-4  # relative tolerance: float32 columns may have been added up in another order

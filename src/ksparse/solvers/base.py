@@ -16,7 +16,7 @@ from ..engine.resume import fingerprint, rebuilt
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import Progress, Record, Result, Status, judged
-from ._support import Ground
+from .newton import Ground
 
 
 @runtime_checkable

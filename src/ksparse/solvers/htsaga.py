@@ -16,8 +16,8 @@ from ..design.kernels import add_row, add_rows
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from ._look import begin, find_top, look, survey
-from ._screen import (
+from .base import Snapshot, Solver
+from .screen import (
     DRIFT,
     LOOKS,
     SINCE,
@@ -35,8 +35,8 @@ from ._screen import (
     push,
     reset_tally,
 )
-from .base import Snapshot, Solver
 from .settings import StepControl, check_fields, divergence_advice, stochastic_step
+from .steps import begin, find_top, look, survey
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from ._screen import LOOKS, SWAPS, forget_rows, make_screen
-from ._steps import stage_steps
 from .base import Snapshot, Solver
+from .screen import LOOKS, SWAPS, forget_rows, make_screen
 from .settings import StepControl, check_fields, divergence_advice, stochastic_step
+from .steps import stage_steps
 
 
 @dataclass(frozen=True)

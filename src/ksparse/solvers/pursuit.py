@@ -20,8 +20,8 @@ from ..engine.loop import PATIENCE, Clock, State
 from ..operators import largest
 from ..problem import Problem, Slots
 from ..result import Record, Status
-from ._support import NONE, Fit, Ground, Starts
 from .base import Solver, copy_slots
+from .newton import NONE, Fit, Ground, Starts
 
 Array = NDArray[Any]
 Columns = NDArray[np.int64]

@@ -12,10 +12,10 @@ import numpy as np
 from ..engine.loop import Clock, State
 from ..problem import Problem, Slots
 from ..result import Record
-from ._screen import LOOKS, SWAPS, make_screen
-from ._steps import stage_steps
 from .base import Solver
+from .screen import LOOKS, SWAPS, make_screen
 from .settings import check_fields, divergence_advice, stochastic_step
+from .steps import stage_steps
 
 
 @dataclass(frozen=True)

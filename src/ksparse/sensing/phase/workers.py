@@ -32,7 +32,7 @@ from ..._dask import (
     portable,
     quiet,
     result_of,
-)
+)  # fmt: skip
 from ..._threads import one_thread
 from ..._validate import check_count
 
@@ -88,9 +88,7 @@ def make_pool(jobs: int | None = None, scheduler: str | None = None) -> Workers:
     if scheduler is None:
         return Pool(None if jobs is None else check_count(jobs, "jobs"))
     if jobs is not None:
-        raise ValueError(
-            "jobs is for processes of this machine, and scheduler for a cluster's workers: give one of them"
-        )
+        raise ValueError("jobs is for processes of this machine, scheduler for a cluster's workers: give one of them")
     return Cluster(scheduler)
 
 

@@ -14,8 +14,8 @@ from ...engine.loop import Clock, State
 from ...engine.resume import check_columns
 from ...problem import Problem, Slots
 from ...result import Record, Status
-from .._support import Array, Fit, Ground, Starts
 from ..base import Solver, copy_slots
+from ..newton import Array, Fit, Ground, Starts
 from ..settings import check_fields
 from .search import SearchRun, SearchState
 from .tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize

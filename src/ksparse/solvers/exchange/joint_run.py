@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...engine.loop import Clock
 from ...engine.resume import check_columns
 from ...result import Record, Status
-from .._support import DAMPING, Array
+from ..newton import DAMPING, Array
 from .groups import best_partners, enter_all, entry_worths, exchange, exchange_worths, resize
 from .outputs import JointFit, Outputs, Start
 from .search import SearchRun, SearchState, coefficients

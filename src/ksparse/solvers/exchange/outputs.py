@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem
-from .._support import DAMPING, NONE, Array, Fit, Ground, Starts
+from ..newton import DAMPING, NONE, Array, Fit, Ground, Starts
 
 CHUNK = 1 << 22  # numbers in a piece of a whole model
 WIDEST, WORK = 1200, 4e9  # the largest number of coefficients in a whole model, and of multiplications to compute it

@@ -6,7 +6,7 @@ slots b costs O(k).  Off them, with ``|δ|‖a‖_∞`` summed over the rows of 
 .. math:: |b_j| \le \eta\,\bigl(\textstyle\sum_b |\delta_b|\,\|a_b\|_\infty + \max_{j \notin S} |\mu_j|\bigr),
 
 and while that is below every magnitude on the slots, no column can enter: H_k(b) is b on the slots, and the
-step is over.  Otherwise `look` (in _look.py) computes b on all columns and exchanges those that really win.
+step is over.  Otherwise `look` (in steps.py) computes b on all columns and exchanges those that really win.
 Nothing here is approximate.
 
 Rounding: the bound is inflated by a few units in the last place, and both sides of every comparison are computed by the
