@@ -12,13 +12,15 @@ from scipy.special import expit
 
 
 def slope(loss, z, y):
-    """φ'(z, y) of the five losses."""
+    """φ'(z, y) of every loss."""
     if loss == "squared":
         return z - y
     if loss == "logistic":
         return -y * expit(-y * z)
     if loss == "poisson":
         return np.exp(z) - y
+    if loss == "gamma":
+        return 1 - y * np.exp(-z)
     if loss == "huber":
         return np.clip(z - y, -1.35, 1.35)
     if loss == "squared_hinge":
@@ -34,6 +36,8 @@ def value(loss, z, y):
         return np.logaddexp(0, -y * z)
     if loss == "poisson":
         return np.exp(z) - y * z
+    if loss == "gamma":
+        return y * np.exp(-z) + z
     if loss == "huber":
         r = np.abs(z - y)
         return np.where(r <= 1.35, r * r / 2, 1.35 * (r - 1.35 / 2))

@@ -45,6 +45,7 @@ from ksparse import (
     checkpoint,
     joint,
     k_path,
+    losses,
     minimize,
 )
 from ksparse.design import as_design
@@ -53,7 +54,7 @@ from ksparse.problem import Problem
 from ksparse.sources import Blocks
 
 SAME = {"data": "a.csv", "rows": 60}
-LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+LOSSES = tuple(losses.LOSSES)
 
 
 def refused(words, path, identity=None, fit=lambda: None):
@@ -72,6 +73,8 @@ def data(loss="squared", n=60, d=25, seed=0):
     z = A[:, 3] - 2 * A[:, 7] + A[:, 11] + 0.5 * rng.standard_normal(n)
     if loss == "poisson":
         return A, rng.poisson(np.exp(np.clip(z, -3, 2))).astype(float)
+    if losses.kind_of_targets(loss) == "positive":
+        return A, np.exp(np.clip(z, -3, 2))
     return A, z if loss in ("squared", "huber") else np.where(z > 0, 1.0, -1.0)
 
 

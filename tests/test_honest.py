@@ -12,12 +12,12 @@ from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
 import ksparse
-from ksparse import KSparseClassifier, KSparseRegressor, joint, minimize
+from ksparse import KSparseClassifier, KSparseRegressor, joint, losses, minimize
 from ksparse.result import Status, judged
 from ksparse.sources import Blocks
 
 PURSUITS = ["htp", "sp", "cosamp", "grasp", "grahtp", "ompr", "niht", "omp", "romp"]
-LOSSES = ["squared", "logistic", "poisson", "huber", "squared_hinge"]
+LOSSES = list(losses.LOSSES)
 
 
 def objective(A, y, x, l2=0.0):
@@ -128,6 +128,7 @@ def test_null_objectives(solver, loss):
     rng = np.random.default_rng(1)
     A = rng.standard_normal((60, 6))
     y = np.sign(A[:, 0] + 0.5) if loss in ("logistic", "squared_hinge") else np.floor(np.abs(A[:, 0]) * 3)
+    y = y + 0.5 if losses.kind_of_targets(loss) == "positive" else y
     weight, offset = rng.uniform(0.5, 2.0, 60), 0.3 * rng.standard_normal(60)
     problem = {"loss": loss, "intercept": True, "l2": 0.1, "sample_weight": weight, "offset": offset}
     found = minimize(A, y, 2, solver=solver, always_keep=[3], random_state=0, **problem)

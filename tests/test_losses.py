@@ -15,7 +15,8 @@ GRID = np.linspace(-6.013, 5.987, 61)  # off the kinks of Huber and the hinge
 
 
 def targets(name):
-    return {"logistic": (-1.0, 1.0), "squared_hinge": (-1.0, 1.0), "poisson": (0.0, 1.0, 7.0)}.get(name, (-2.0, 0.5))
+    known = {"labels": (-1.0, 1.0), "counts": (0.0, 1.0, 7.0), "positive": (0.3, 1.0, 7.0), "real": (-2.0, 0.5)}
+    return known[losses.kind_of_targets(name)]
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -10,12 +10,12 @@ import oracle
 import pytest
 from scipy import sparse
 
-from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
+from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, losses, minimize
 from ksparse.problem import Problem
 from ksparse.solvers.screen import SWAPS, make_screen
 from ksparse.solvers.steps import stage_steps
 
-LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+LOSSES = tuple(losses.LOSSES)
 LAYOUTS = {
     "dense": lambda A: A,
     "dense32": lambda A: A.astype(np.float32),
@@ -43,6 +43,8 @@ def make_data(loss, seed, n=40, d=90, ties=False):
         y = np.where(z > np.median(z), 1.0, -1.0)
     elif loss == "poisson":
         y = rng.poisson(np.exp(np.clip(z, -3, 1.5))).astype(float)
+    elif losses.kind_of_targets(loss) == "positive":
+        y = np.exp(np.clip(z, -3, 1.5))
     else:
         y = np.round(z * 4) if ties else z
     return A, y
@@ -101,7 +103,7 @@ RUNS = {
         lambda p, eta, s: oracle.pgd(p, 3 * eta, 60),
     ),
 }
-ETA = {"squared": 0.4, "logistic": 4.0, "poisson": 0.1, "huber": 0.4, "squared_hinge": 0.1}
+ETA = {"squared": 0.4, "logistic": 4.0, "poisson": 0.1, "gamma": 0.1, "huber": 0.4, "squared_hinge": 0.1}
 
 
 def replay(run, A, y, k, loss, eta, seed, setting):

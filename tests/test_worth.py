@@ -25,6 +25,7 @@ LOSSES = {
         lambda z, y: np.clip(z - y, -1.35, 1.35),
     ),
     "poisson": (lambda z, y: np.exp(z) - y * z, lambda z, y: np.exp(z) - y),
+    "gamma": (lambda z, y: y * np.exp(-z) + z, lambda z, y: 1.0 - y * np.exp(-z)),
     "logistic": (lambda z, y: np.logaddexp(0.0, -y * z), lambda z, y: -y / (1.0 + np.exp(y * z))),
     "squared_hinge": (
         lambda z, y: np.maximum(0.0, 1.0 - y * z) ** 2,
@@ -67,6 +68,7 @@ def data(loss, n=160, d=7, seed=0):
     z = (X - X.mean(axis=0)) / X.std(axis=0) @ np.linspace(1.0, -0.7, d)
     y = {
         "poisson": rng.poisson(np.exp(0.4 * z)).astype(float),
+        "gamma": np.exp(0.4 * z) * (1.0 + 0.5 * np.sin(9.0 * z)),
         "logistic": rng.random(n) < 1.0 / (1.0 + np.exp(-z)),
         "squared_hinge": z + rng.standard_normal(n) > 0,
         "softmax": np.argmax(np.column_stack([z, -z, 0.5 * X[:, 2] / X[:, 2].std()]) + rng.gumbel(size=(n, 3)), axis=1),

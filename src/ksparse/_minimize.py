@@ -52,11 +52,12 @@ def minimize(
         Its rows are samples.  C-ordered arrays and CSR matrices of float64 or float32 are not copied.  Rows that do not
         fit into memory come from a source: see `ksparse.sources`.
     y : array of shape (n,)
-        Targets; −1 and +1 for the losses "logistic" and "squared_hinge", counts for "poisson".
+        Targets; −1 and +1 for the losses "logistic" and "squared_hinge", counts for "poisson", positive for "gamma".
     k : int
         How many non-zeros there may be, beside the kept columns.
     loss : str or loss
-        "squared", "logistic", "poisson", "huber", "squared_hinge", or an instance such as ``losses.Huber(0.5)``.
+        "squared", "logistic", "poisson", "gamma", "huber", "squared_hinge", or an instance such as
+        ``losses.Huber(0.5)``.
     solver : solver or str
         "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with positive=True or a
         radius; `HTSVRG` for a source whose chosen columns do not fit into memory.  Or an instance such as

@@ -78,7 +78,7 @@ class Logistic(NamedTuple):
 
     @property
     def targets(self) -> str:
-        """The kind of targets: "labels" (±1), "counts" or, without this property, "real"."""
+        """The kind of targets: "labels" (±1), "counts", "positive" or, without this property, "real"."""
         return "labels"
 
     def check_target(self, y: NDArray[np.float64]) -> None:
@@ -115,7 +115,7 @@ class Poisson(NamedTuple):
 
     @property
     def targets(self) -> str:
-        """The kind of targets: "labels" (±1), "counts" or, without this property, "real"."""
+        """The kind of targets: "labels" (±1), "counts", "positive" or, without this property, "real"."""
         return "counts"
 
     def inverse_link(self, z: NDArray[Any]) -> NDArray[Any]:
@@ -144,6 +144,45 @@ def _(loss, z, y):
 
 
 @curvature_bound.rule(Poisson)
+def _(loss):
+    return np.inf
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+class Gamma(NamedTuple):
+    """y exp(−z) + z for y > 0: the negative log-likelihood of a Gamma variable with mean exp(z), up to its shape."""
+
+    @property
+    def targets(self) -> str:
+        """The kind of targets: "labels" (±1), "counts", "positive" or, without this property, "real"."""
+        return "positive"
+
+    def inverse_link(self, z: NDArray[Any]) -> NDArray[Any]:
+        """The expected target at prediction z."""
+        return np.exp(z)
+
+    def check_target(self, y: NDArray[np.float64]) -> None:
+        if not (y > 0).all():
+            at = int(np.flatnonzero(~(y > 0))[0])
+            raise ValueError(f"y must be positive for the gamma loss, got {y[at]:g} at index {at}")
+
+
+@value.rule(Gamma)
+def _(loss, z, y):
+    return y * np.exp(-z) + z
+
+
+@deriv.rule(Gamma)
+def _(loss, z, y):
+    return 1.0 - y * np.exp(-z)
+
+
+@curvature.rule(Gamma)
+def _(loss, z, y):
+    return y * np.exp(-z)
+
+
+@curvature_bound.rule(Gamma)
 def _(loss):
     return np.inf
 
@@ -183,7 +222,7 @@ class SquaredHinge(NamedTuple):
 
     @property
     def targets(self) -> str:
-        """The kind of targets: "labels" (±1), "counts" or, without this property, "real"."""
+        """The kind of targets: "labels" (±1), "counts", "positive" or, without this property, "real"."""
         return "labels"
 
     def check_target(self, y: NDArray[np.float64]) -> None:
@@ -249,9 +288,20 @@ LOSSES: dict[str, type] = {
     "squared": Squared,
     "logistic": Logistic,
     "poisson": Poisson,
+    "gamma": Gamma,
     "huber": Huber,
     "squared_hinge": SquaredHinge,
 }
+
+
+def kind_of_targets(name: str) -> str:
+    """What the targets of a loss in the registry are: "real", "counts", "positive" or "labels"."""
+    return getattr(LOSSES[name](), "targets", "real")
+
+
+def named(labels: bool) -> list[str]:
+    """The names of the losses for labels ±1, which classifiers take, or of all others."""
+    return [name for name in LOSSES if (kind_of_targets(name) == "labels") == labels]
 
 
 def resolve(loss: Any) -> Any:

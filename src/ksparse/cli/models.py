@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import losses
 from .._text import table
 from ..estimators import KSparseClassifier, KSparseRegressor
 from .data import Reader, Rows, columns_to_keep, narrow_model, used_names
@@ -33,7 +34,7 @@ def check_options(options: FitOptions, k: float) -> None:
     if not (0 < k < 1 or (k >= 1 and float(k).is_integer())):
         raise ValueError(f"-k must be an integer of at least 1, or a share of the columns between 0 and 1, got {k:g}")
     if options.loss is not None:
-        check_choice(options.loss, "--loss", (*KSparseRegressor._losses, *KSparseClassifier._losses))
+        check_choice(options.loss, "--loss", losses.LOSSES)
     if options.solver != "auto":
         check_choice(options.solver, "--solver", ("auto", *SOLVERS))
     if options.m is not None:
@@ -61,7 +62,7 @@ def make_estimator(options: FitOptions, k: float, rows: Rows, work: Session) -> 
     most: Any = int(k) if float(k).is_integer() else k
     if most > d - len(keep or ()):
         work.note(f"there are only {d - len(keep or ())} columns to choose from, fewer than k = {most}")
-    make: Any = KSparseClassifier if loss in KSparseClassifier._losses else KSparseRegressor
+    make: Any = KSparseClassifier if loss in losses.named(labels=True) else KSparseRegressor
     joint = loss == "logistic" and np.unique(rows.y).size > 2
     if rows.streamed and options.solver == "auto" and not (options.positive or joint):
         _note_solver(rows, min(d, most if most >= 1 else math.ceil(most * d)), work)
@@ -77,12 +78,12 @@ def loss_for(rows: Rows, loss: str | None, work: Session) -> str:
     y, what = rows.y, "the target" if rows.target is None else f"the target {rows.target!r}"
     if y.dtype.kind not in "fiub":
         labels = np.unique(y)
-        if loss not in (None, *KSparseClassifier._losses):
+        if loss not in (None, *losses.named(labels=True)):
             raise ValueError(f"--loss {loss} needs numbers, but {what} holds texts such as {str(y[0])!r}; leave it out")
         if labels.size > max(CLASSES, y.size / 2):
             raise ValueError(f"{what} holds {labels.size:,} different texts in {y.size:,} rows: labels must repeat")
         return loss or "logistic"
-    if loss in KSparseClassifier._losses and (broken := y[y != np.round(y)]).size:
+    if loss in losses.named(labels=True) and (broken := y[y != np.round(y)]).size:
         raise ValueError(
             f"--loss {loss} needs classes, but {what} holds numbers such as {broken[0]:g}; --loss squared is for these"
         )

@@ -135,11 +135,10 @@ def _targets(y: Any, loss: str) -> Any:
     """Two labels as −1 and +1 for a classifier; centred, as there is no intercept, for a loss that takes any number."""
     import numpy as np
 
-    from ..estimators import KSparseClassifier
-    from ..losses import LOSSES
+    from ..losses import LOSSES, named
 
     classes = np.unique(y)
-    if loss in KSparseClassifier._losses and classes.size == 2:
+    if loss in named(labels=True) and classes.size == 2:
         return np.where(y == classes[1], 1.0, -1.0)
     if y.dtype.kind == "U":
         raise ValueError(f"the target must be numbers for the {loss} loss, got text such as {str(y[0])!r}")

@@ -61,12 +61,6 @@ def coefficients_only() -> Iterator[None]:
         _bare.reset(before)
 
 
-def targets_of(loss: Any) -> str | None:
-    """The kind of targets that a loss in the registry is for ("real", "counts", "labels"); None for an unknown name."""
-    known = losses.LOSSES.get(loss) if isinstance(loss, str) else None
-    return None if known is None else getattr(known(), "targets", "real")
-
-
 def starting_point(x: Array, constant: Any) -> Result:
     """A model as a `Result` to start from."""
     nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
@@ -138,8 +132,7 @@ class KSparseEstimator(ShownModel, BaseEstimator):
     # --- parameters ----------------------------------------------------------------------------------------------
     def _check_loss(self) -> Any:
         """The loss that is named, which must suit the kind of targets."""
-        labels = isinstance(self, ClassifierMixin)
-        known = [name for name in losses.LOSSES if (targets_of(name) == "labels") == labels]
+        known = losses.named(labels=isinstance(self, ClassifierMixin))
         if not isinstance(self.loss, str) or self.loss not in known:
             names = ", ".join(map(repr, known))
             raise ValueError(f"loss must be one of {names} for {type(self).__name__}, got {self.loss!r}")

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import losses
 from .._validate import check_flag, check_vector
 from ..design.standardized import in_precision
-from .base import Array, KSparseEstimator, finite_or_diverged, targets_of
+from .base import Array, KSparseEstimator, finite_or_diverged
 from .tables import check_rows, check_weights
 
 T = TypeVar("T", bound=type)
@@ -96,9 +96,9 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     k : int or float, default=10
         The largest number of features (or groups); a number between 0 and 1 is a share of them.  It is clipped to the
         number of features that there are (`k_`).
-    loss : {"squared", "huber", "poisson"}, default="squared"
-        The loss φ.  Huber's loss is linear beyond 1.35 times the spread of the targets (1.4826 times their median
-        absolute deviation).
+    loss : {"squared", "huber", "poisson", "gamma"}, default="squared"
+        The loss φ.  "poisson" is for counts and "gamma" for positive targets; both predict exp(x·w + b).  Huber's loss
+        is linear beyond 1.35 times the spread of the targets (1.4826 times their median absolute deviation).
     fit_intercept : bool, default=True
         Whether to fit the intercept b.
     standardize : bool, default=True
@@ -381,6 +381,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = targets_of(self.loss) in ("counts", "positive")
+        known = isinstance(self.loss, str) and self.loss in losses.LOSSES
+        tags.target_tags.positive_only = known and losses.kind_of_targets(self.loss) in ("counts", "positive")
         tags.target_tags.multi_output = self.loss == "squared"
         return tags

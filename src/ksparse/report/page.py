@@ -32,10 +32,9 @@ from .words import DIGITS, counted, listed, number, visible
 
 LONGEST = 60  # characters of a name in the title
 NEEDED = 25  # columns that are named under "How to use it"
-LOSSES = {
+LOSS_NAMES = {
     "squared": "squared error",
     "huber": "Huber’s loss",
-    "poisson": "Poisson loss",
     "logistic": "logistic loss",
     "squared_hinge": "squared hinge loss",
 }
@@ -236,7 +235,7 @@ def _facts(fit: ReportedModel, cross_validated: bool, model_file: str | Path | N
         ("Rows", f"{fit.rows:,}"),
         ("Columns", f"{fit.n_columns:,}"),
         ("Target", fit.target),
-        ("Loss", LOSSES[model.loss]),
+        ("Loss", LOSS_NAMES.get(model.loss, f"{model.loss.capitalize()} loss")),
         ("k (at most)", f"{k}, chosen by cross-validation" if cross_validated else k),
         ("Ridge l2", ridge),
         ("Objective", number(model.objective_)),
