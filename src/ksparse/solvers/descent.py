@@ -191,8 +191,13 @@ class SlotSystem(GradientSystem):
     def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
         """With Δx·Δ∇F for Δx'∇²FΔx, the intercept included."""
         (old, new), first = (points[0].rest for points in (before, after)), self.problem.first
-        columns = np.union1d(old.slots.column[first:], new.slots.column[first:])
-        move = on_columns(columns, new.slots, first) - on_columns(columns, old.slots, first)
+        columns = new.slots.column[first:]
+        if np.array_equal(old.slots.column[first:], columns):  # most steps keep the support
+            order = np.argsort(columns)
+            columns, move = columns[order], (new.slots.x[first:] - old.slots.x[first:])[order]
+        else:
+            columns = np.union1d(old.slots.column[first:], columns)
+            move = on_columns(columns, new.slots, first) - on_columns(columns, old.slots, first)
         with np.errstate(over="ignore", invalid="ignore"):  # a trial that overflowed is refused for its objective
             turn = new.stage.mu[columns] - old.stage.mu[columns] + self.problem.l2 * move
             # sums, not BLAS: the same bits for any number of threads
