@@ -325,7 +325,7 @@ def test_a_fit_that_is_not_done_is_noted(folder):
             "--loss logistic needs classes, but the target 'bmi' holds numbers such as",
         ),
         (("--solver", "magic"), "--solver must be one of 'auto', 'ht-svrg'"),
-        (("--loss", "magic"), "error: --loss must be one of 'squared', 'huber', 'poisson', 'logistic'"),
+        (("--loss", "magic"), "error: --loss must be one of 'squared', 'logistic', 'poisson', 'gamma'"),
         (("--missing", "magic"), "error: --missing must be one of 'error', 'mean', 'zero', got 'magic'"),
         (("--m", "5"), "--m is for --solver ht-svrg"),
         (("--l2", "much"), "--l2 must be 'auto' or a number, got 'much'"),
