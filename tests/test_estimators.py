@@ -395,7 +395,7 @@ def test_fewer_rows_than_features():
         (lambda X, y: KSparseRegressor(always_keep=[40]).fit(X, y), "columns below 40"),
         (lambda X, y: KSparseRegressor(always_keep=["a"]).fit(X, y), "names the column 'a'"),
         (lambda X, y: KSparseRegressor(always_keep=np.arange(40)).fit(X, y), "must leave columns"),
-        (lambda X, y: KSparseRegressor().fit(X, y, offset=np.ones(3)), "offset must have one number a row"),
+        (lambda X, y: KSparseRegressor().fit(X, y, offset=np.ones(3)), "offset must have one number per row"),
         (lambda X, y: KSparseRegressorCV([0, 1]).fit(X, y), "ks must be at least 1"),
     ],
 )  # fmt: skip

@@ -661,7 +661,7 @@ def test_bad_matrices_are_named():
         theory.restricted_isometry(A, 2, exact="no")
     with pytest.raises(ValueError, match="random_state must be"):
         theory.restricted_isometry(A, 2, random_state="x")
-    with pytest.raises(ValueError, match="fit must have one number a column"):
+    with pytest.raises(ValueError, match="fit must have one number per column"):
         theory.certificate(A, A[:, 0], minimize(A[:, :4], A[:, 0], 2), 1)
     with pytest.raises(ValueError, match="must leave columns"):
         theory.certificate(A, A[:, 0], k=1, K=1, always_keep=np.arange(6))

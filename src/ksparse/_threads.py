@@ -72,7 +72,7 @@ def one_thread() -> Iterator[None]:
     """Kernels, BLAS and OpenMP have one thread, for the calling thread, which may be one of many."""
     before = most_threads.set(1)
     try:
-        with one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):  # OpenMP keeps a number a thread
+        with one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):  # OpenMP keeps one number per thread
             yield
     finally:
         most_threads.reset(before)

@@ -137,7 +137,7 @@ def check_vector(value: Any, name: str, n: int, per: str) -> NDArray[np.float64]
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.shape != (n,):
-        raise ArgumentError(name, f"must have one number a {per}, that is shape ({n},), got shape {np.shape(value)}")
+        raise ArgumentError(name, f"must have one number per {per}, that is shape ({n},), got shape {np.shape(value)}")
     with np.errstate(over="ignore"):  # a long double too large becomes inf, and that is refused next
         vector = np.ascontiguousarray(vector, dtype=np.float64)
     if not np.isfinite(vector).all():

@@ -37,7 +37,7 @@ class Slots(NamedTuple):
     column: NDArray[np.int64]  # the column of a slot (the intercept's entry means nothing)
     x: NDArray[np.float64]
     slot_of: NDArray[np.int32]  # slot of a column, or -1
-    member: NDArray[np.uint64]  # a bit a column: has it a slot?
+    member: NDArray[np.uint64]  # one bit per column: has it a slot?
 
 
 class Limits(NamedTuple):
@@ -320,7 +320,7 @@ def _check_kept(always_keep: ArrayLike | None, d: int) -> NDArray[np.int64]:
         return np.empty(0, np.int64)
     if kept.dtype == bool:
         if kept.shape != (d,):
-            raise ValueError(f"always_keep as a mask must have one entry a column ({d}), got shape {kept.shape}")
+            raise ValueError(f"always_keep as a mask must have one entry per column ({d}), got shape {kept.shape}")
         kept = np.flatnonzero(kept)
     if kept.dtype.kind not in "iu" or kept.ndim != 1:
         raise ValueError(f"always_keep must be column numbers or a mask of columns, got {always_keep!r}")

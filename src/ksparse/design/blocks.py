@@ -140,7 +140,7 @@ class Source(Design):
             compute += time.perf_counter() - start
             del block
             yield result
-            del result  # it may be large, and goes before the next one comes
+            del result  # it may be large: freed before the next block is worked on
             low = high
             between_blocks.get()()
         if low < n:

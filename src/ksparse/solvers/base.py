@@ -16,7 +16,7 @@ from ..engine.resume import fingerprint, rebuilt
 from ..operators import support
 from ..problem import Problem, Slots
 from ..result import Progress, Record, Result, Status, judged
-from .newton import Ground
+from .newton import Refitter
 
 
 @runtime_checkable
@@ -185,7 +185,7 @@ class SolverRun(Task):
         """The last iterate of a run that ended well; the best one of others."""
         problem, tol, best = self.problem, self.solver.tol, self.best
         if status in ("converged", "stage limit", "stalled") and self.null is None and tol > 0.0:
-            self.null = Ground(problem, lambda: None).empty_fit().objective
+            self.null = Refitter(problem, lambda: None).empty_fit().objective
         if status in ("converged", "stage limit", "stopped"):
             last = float(trace.records[-1][0])
             status = judged(status, last, self.null, self.rules.slack(tol, self.null), True)

@@ -1,7 +1,7 @@
-"""A fit on a few columns: all rows against a dense block, minimised by Newton's method.
+"""Refits on a few columns by damped Newton steps.
 
-`Ground` is what stays the same during a run (the problem, and passes over its rows); a `Fit` is a support with its
-coefficients, predictions, slopes and curvatures.
+`Refitter` belongs to one problem and counts the passes over its rows; a `Fit` is a support with its coefficients and the
+first and second derivatives of the loss at every row.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ..problem import Problem
 
 Array = NDArray[np.float64]
 NONE = np.empty(0)
-SHARE = 0.03  # of the mean curvature: rows below it are left out of a Hessian, and hold less than this share of it
-FAR = 1e8  # times the least F of a quadratic: a start above it is far away
-MOST = 0.6  # of the rows: to pick out more than so many costs more than to read all
-MANY = 40_000  # rows are enough for a Hessian that only points the way
-CHUNK = 1 << 17  # numbers in a piece of a Gram matrix's columns: it stays in the cache
-DAMPING, MOST_DAMPING = 1e-6, 1e3  # of the curvature that a column has at most
+SHARE = 0.03  # rows with less than this share of the mean curvature are left out of a Hessian
+FAR = 1e8  # a start whose F is this many times the minimum is far away: rounding needs a second step
+MOST = 0.6  # share of the rows above which reading all of them is faster than picking some
+MANY = 40_000  # rows that are enough for a Hessian that only gives a direction
+CHUNK = 1 << 17  # numbers of a chunk of columns: it stays in the cache
+DAMPING, MOST_DAMPING = 1e-6, 1e3  # Levenberg damping, as shares of the largest curvature that a column can have
 
 
 Hessian = tuple[Array, Array, float]
 
 
 class Starts(NamedTuple):
-    """Coefficients and constants from which a refit may start; the others, if F is above `ruined` at all the first."""
+    """Where a refit may start: coefficients and intercepts.  `others` are tried if F is above `ruined` at all of `first`."""
 
     first: list[tuple[Array, float]]
     others: list[tuple[Array, float]]
@@ -41,19 +41,19 @@ class Starts(NamedTuple):
 
 @dataclass
 class Fit:
-    """Columns (the kept ones first), coefficients, and what the rows say there."""
+    """Columns (the kept ones first), their coefficients, and the derivatives of the loss at every row."""
 
     columns: NDArray[np.int64]
     x: Array
     constant: float
     objective: float
     slope: Array  # w̃φ' of every row
-    bend: Array  # w̃φ''
-    seen: tuple[Array, Array] | None = None  # what `Ground.gradient` gave
+    bend: Array  # w̃φ'' of every row
+    seen: tuple[Array, Array] | None = None  # the result of `Refitter.gradient`
 
 
-class Store:
-    """Columns of the problem as dense rows, those used last: at least `size` of them, more if the data are large."""
+class ColumnCache:
+    """The columns used last, one dense row each: at least `size` of them, more if the data are large."""
 
     def __init__(self, problem: Problem, size: int) -> None:
         self.problem = problem
@@ -61,23 +61,23 @@ class Store:
         self.size = min(problem.d, max(size, spare))
         self._dense = np.empty((0, problem.n))
         self._copy = self._dense
-        self._slot: dict[int, int] = {}  # the slot of a column, the one used last at the end
+        self._slot: dict[int, int] = {}  # the slot of each column, in the order of last use
 
     def take(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | slice | None = None) -> NDArray[np.float64]:
-        """A copy of some columns, of some rows or all; that of all rows is overwritten by the next one."""
+        """A copy of some columns, on some rows or all.  The next call overwrites a copy of all rows."""
         wanted = columns.tolist()
         new = [j for j in wanted if j not in self._slot]
-        if max(self.size, len(wanted)) > len(self._dense):  # the first time, or more than ever at once
+        if max(self.size, len(wanted)) > len(self._dense):  # the first call, or more columns than ever before
             self._dense, self._slot, new = np.empty((max(self.size, len(wanted)), self.problem.n)), {}, wanted
         for j in wanted:
             if j in self._slot:
-                self._slot[j] = self._slot.pop(j)  # to the end
+                self._slot[j] = self._slot.pop(j)  # now the one used last
         if new:
             free = list(set(range(len(self._dense))) - set(self._slot.values()))
             while len(free) < len(new):
                 free.append(self._slot.pop(next(iter(self._slot))))
             free = sorted(free)[: len(new)]
-            if free[-1] - free[0] == len(new) - 1:  # side by side: straight to their place
+            if free[-1] - free[0] == len(new) - 1:  # neighbouring slots: read straight into their place
                 self.problem.design.read_columns(np.array(new, dtype=np.int64), self._dense[free[0] : free[-1] + 1])
             else:
                 block = np.empty((len(new), self.problem.n))
@@ -95,10 +95,10 @@ class Store:
         return self._dense.take(slots, axis=0, out=self._copy[: len(wanted)], mode="clip")
 
 
-class Ground:
-    """The problem, seen by columns.
+class Refitter:
+    """Refits of one problem, and what they need of its columns.
 
-    Numbers may leave the range of floats on the way: an objective that is not finite is never the better one.
+    Numbers may overflow on the way: an objective that is not finite is never taken for the better one.
     """
 
     def __init__(self, problem: Problem, check: Any, store: int = 0) -> None:
@@ -107,16 +107,16 @@ class Ground:
         bound = losses.curvature_bound(problem.loss)
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self._steepest = bound if math.isfinite(bound) else 1.0
-        self.damping = DAMPING  # that the last fit began with
-        self._rows_of: dict[int, int] = {}  # of the columns whose products with all others are known
+        self.damping = DAMPING  # at the start of the last fit
+        self._rows_of: dict[int, int] = {}  # the row of `_products` that belongs to a column
         self._products = np.empty((0, problem.d))
-        self._store = Store(problem, store)
+        self._store = ColumnCache(problem, store)
         self._thin = problem.design.thin
 
     # --- all columns ---------------------------------------------------------------------------------------------
     @functools.cached_property
     def spread(self) -> Array:
-        """The variance of every column (its mean square, without an intercept); zero for those that have none."""
+        """The variance of every column (without an intercept its mean square); zero for constant columns."""
         return self._moments[1]
 
     @functools.cached_property
@@ -148,7 +148,7 @@ class Ground:
     @functools.cached_property
     @np.errstate(over="ignore", invalid="ignore")
     def _first_gradient(self) -> Array:
-        """Of the squared loss, at nothing but the intercept."""
+        """∇F of the squared loss at the model that is the intercept alone."""
         self.passes += 1
         problem = self.problem
         slope = problem.offset - problem.y
@@ -158,17 +158,17 @@ class Ground:
 
     @np.errstate(over="ignore", invalid="ignore")
     def means(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
-        """The means over the rows of slope·a, bend·a and bend·a²."""
+        """The means over the rows of slope_i·a_i, bend_i·a_i and bend_i·a_i²."""
         g, a, q = self.problem.design.moments(slope, bend)
         return g / self.problem.n, a / self.problem.n, q / self.problem.n
 
     @np.errstate(over="ignore", invalid="ignore")
     def gradients(self, slope: Array) -> Array:
-        """The means over the rows of slope·a for slopes of several outputs, (n, outputs): an array (d, outputs)."""
+        """The means over the rows of slope_i·a_i for several outputs: from (n, outputs) to (d, outputs)."""
         return self.problem.design.left_product(np.ascontiguousarray(slope.T)).T / self.problem.n
 
     def products(self, columns: NDArray[np.int64]) -> Array:
-        """Covariances (mean products, without an intercept) of some columns with all: each computed once in a run."""
+        """Covariances (mean products, without an intercept) of some columns with all; each is computed once."""
         new = np.array([j for j in columns.tolist() if j not in self._rows_of], dtype=np.int64)
         if new.size:
             more = self.cross(self.block(new), self.problem.weight)
@@ -180,8 +180,10 @@ class Ground:
 
     @np.errstate(over="ignore", invalid="ignore")
     def cross(self, block: Array, bend: Array, which: NDArray[np.int64] | None = None) -> Array:
-        """The means over the rows of bend·b·a for the columns b of a block and all a, centred if there is an intercept;
-        block and bend are those of the rows `which`.  The block is used up."""
+        """The means over the rows of bend·b·a for the columns b of a block and all columns a of the design.
+
+        Centred if there is an intercept.  Block and bend are on the rows `which`; the block is overwritten.
+        """
         self.check()
         self.passes += 1
         problem = self.problem
@@ -193,18 +195,20 @@ class Ground:
         return out
 
     def most(self, columns: NDArray[np.int64]) -> Array:
-        """The most curvature that columns can have: what Levenberg's damping is a share of."""
+        """The largest curvature that each column can have, of which the damping is a share."""
         return self._steepest * self.spread[columns]
 
     # --- some columns --------------------------------------------------------------------------------------------
     def block(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None = None) -> Array:
-        """Columns as a dense array, a row each; of some rows of the data only, if they are given."""
+        """Columns as the rows of a dense array; on some rows of the data only, if they are given."""
         return self._store.take(columns, rows)
 
     def heavy(self, bend: Array, some: bool = False) -> tuple[NDArray[np.int64] | None, float]:
-        """The rows that hold nearly all of the curvature (a row of weight two is judged as two rows would be); None if
-        those are most rows, for all of them are read faster.  If `some` will do, of very many every second or third;
-        and for how many rows each stands."""
+        """The rows that hold nearly all of the curvature, and for how many rows each of them stands.
+
+        None if those are most rows: reading all is faster.  A row of weight two is judged as two rows would be.  With
+        `some`, only every second, third, ... of very many rows is taken.
+        """
         if self.quadratic:
             return None, 1.0
         at = np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
@@ -215,13 +219,13 @@ class Ground:
 
     @np.errstate(over="ignore", invalid="ignore")
     def gram(self, columns: NDArray[np.int64], bend: Array, some: bool = False) -> Array:
-        """The mean of bend·bbᵀ over the rows that matter, or some of them, centred if there is an intercept."""
+        """The mean of bend·bbᵀ over the rows that matter (or `some` of them), centred if there is an intercept."""
         if self._thin:
             return self._thin_gram(columns, bend)[0]
         return self._gram(lambda rows: self._store.take(columns, rows), *self.heavy(bend, some), bend, columns.size)[0]
 
     def _thin_gram(self, columns: NDArray[np.int64], bend: Array) -> Hessian:
-        """The same for rows with few entries: the mean of bend·bbᵀ over all rows, its centre, the mean of bend."""
+        """The Hessian from rows with few entries: the mean of bend·bbᵀ over all rows, its centre, the mean of bend."""
         problem = self.problem
         self.passes += not problem.design.in_memory
         first, matrix = problem.design.products(columns, bend)
@@ -234,9 +238,10 @@ class Ground:
     def _gram(
         self, take: Callable[[Any], Array], at: NDArray[np.int64] | None, each: float, bend: Array, count: int
     ) -> Hessian:
-        """The same of the rows `at` (None for all), each for so many, in pieces; `take` copies some, a row a column.
+        """The Hessian over the rows in `at` (all if None), computed in chunks; each row stands for `each` rows.
 
-        Around a point that is not far from the centre, so that what is then subtracted is small.
+        `take` copies the columns on some rows.  Products are taken around a point near the centre, so that little is
+        lost when the centre is subtracted.
         """
         n = self.problem.n
         matrix, first, near = np.zeros((count, count)), np.zeros(count), np.zeros(count)
@@ -259,17 +264,17 @@ class Ground:
 
     # --- Newton --------------------------------------------------------------------------------------------------
     def empty_fit(self, steps: int = 20) -> Fit:
-        """The intercept and the kept columns alone."""
+        """The fit of the intercept and the kept columns alone."""
         kept, constants = self.problem.kept, [self._first_constant()]
         if self.problem.intercept and not self.quadratic:
-            # a Huber loss is flat far from the targets, an exponential steep at large offsets
+            # a Huber loss is flat far from the targets, and an exponential is steep at large offsets
             constants.append(float(np.median(self.problem.y - self.problem.offset)))
             constants.append(-float(self.problem.offset.max()))
         return self.newton(kept, Starts([(np.zeros(kept.size), constant) for constant in constants], []), steps)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _first_constant(self) -> float:
-        """A constant to start from; Newton does the rest."""
+        """An intercept to start from."""
         problem = self.problem
         if not problem.intercept or not self.quadratic:
             return 0.0
@@ -285,8 +290,10 @@ class Ground:
         hopeless: float = math.inf,
         polish: bool = False,
     ) -> Fit:
-        """Minimise F over some columns from the best of `starts`; give up where F will stay above `hopeless`.  To
-        `polish` is to take all rows into the Hessian, and to go on where F no longer tells.
+        """Minimise F over some columns from the best of `starts`.
+
+        Gives up where the quadratic model says that F will stay above `hopeless`.  With `polish` all rows enter the
+        Hessian, and steps go on where the change of F is below its rounding.
         """
         problem, block = self.problem, self.block(columns)
         n, l2 = problem.n, problem.l2
@@ -354,7 +361,7 @@ class Ground:
     def _direction(
         self, columns: NDArray[np.int64], gradient: Array, pull: float, hessian: Hessian, share: float
     ) -> tuple[Array, float, float]:
-        """A damped Newton step, its shift of the constant, and twice the fall that the quadratic foretells.
+        """A damped Newton step, its shift of the intercept, and twice the decrease that the quadratic model predicts.
 
         The damping is a share of the most curvature that each column can have.  The intercept is damped too, around the
         columns' means (around zero, it would hold a column back that lies far from there), and eliminated: of its
@@ -382,7 +389,7 @@ class Ground:
         return dx, shift - float(mean @ dx), promise
 
     def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
-        """XᵀHX/n, without the ridge; its centre, if there is an intercept; the mean of H: of the rows that matter."""
+        """XᵀHX/n without the ridge, its centre (if there is an intercept) and the mean of H, over the rows that matter."""
         if self._thin:
             return self._thin_gram(columns, bend)
         at, each = (None, 1.0) if whole else self.heavy(bend, True)

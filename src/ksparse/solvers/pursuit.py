@@ -21,7 +21,7 @@ from ..operators import largest
 from ..problem import Problem, Slots
 from ..result import Record, Status
 from .base import Solver, copy_slots
-from .newton import NONE, Fit, Ground, Starts
+from .newton import NONE, Fit, Refitter, Starts
 
 Array = NDArray[Any]
 Columns = NDArray[np.int64]
@@ -194,7 +194,7 @@ class Pursuit(Steps):
         if problem.positive or problem.radius < math.inf:
             raise ValueError(f"{name} knows no positive=True and no radius; use HTSVRG or PGD for those")
         system = ProblemSystem(problem, slots, clock)
-        if not (self.any_loss or system.ground.quadratic):
+        if not (self.any_loss or system.refitter.quadratic):
             raise ValueError(f"{name} is for loss='squared'; GraSP and GraHTP are for all losses")
         if state is None:
             point = system.start(self.start)
@@ -241,11 +241,11 @@ class ProblemSystem(System):
         self.k = slots.x.size - problem.n_kept
         self.steps = 0
         self._told = 0
-        self.ground = Ground(problem, clock.check, 2 * self.k + problem.kept.size)
+        self.refitter = Refitter(problem, clock.check, 2 * self.k + problem.kept.size)
 
     def start(self, kind: str) -> Iterate:
         """Where a run begins, by `Pursuit.start`: at x0 as it is, at the fit on its columns, or at the empty model."""
-        x, empty = self.problem.vector(self.slots), self.ground.empty_fit()
+        x, empty = self.problem.vector(self.slots), self.refitter.empty_fit()
         self.null = empty.objective
         if kind == "empty" or not x.any():
             return self._point(empty)
@@ -255,10 +255,10 @@ class ProblemSystem(System):
         if kind == "x0":
             return self._at(columns, *given)
         nothing = np.concatenate([empty.x, np.zeros(columns.size)]), empty.constant
-        return self._point(self.ground.newton(every, Starts([given, nothing], [])))
+        return self._point(self.refitter.newton(every, Starts([given, nothing], [])))
 
     def negative_gradients(self, points: Sequence[Iterate], one_by_one: bool = False) -> Array:
-        self.ground.check()
+        self.refitter.check()
         gradients = np.empty((len(points), 1, self.d))
         for gradient, point in zip(gradients, points, strict=True):
             gradient[0] = -self._seen(point.rest)[0][self.free]
@@ -296,7 +296,7 @@ class ProblemSystem(System):
             # only the quotient counts, and squares of numbers around one do not overflow
             exponent = math.frexp(max(float(np.abs(v).max(initial=0.0)), abs(pull)))[1]
             v, pull = np.ldexp(v, -exponent), math.ldexp(pull, -exponent)
-            along = v @ self.ground.block(self._with_kept(columns)) + pull
+            along = v @ self.refitter.block(self._with_kept(columns)) + pull
             squares[i] = float(v @ v) + pull * pull
             curvatures[i] = float(point.rest.bend @ along**2) / problem.n + problem.l2 * float(v @ v)
         return squares, curvatures
@@ -318,8 +318,8 @@ class ProblemSystem(System):
         return squares, curvatures
 
     def curvatures(self, points: Sequence[Iterate]) -> Numbers:
-        if self.ground.quadratic:
-            return np.full(len(points), float(self.ground.spread[self.free].mean()) + self.problem.l2)
+        if self.refitter.quadratic:
+            return np.full(len(points), float(self.refitter.spread[self.free].mean()) + self.problem.l2)
         return np.array([self._seen(point.rest)[1][self.free].mean() for point in points]) + self.problem.l2
 
     @property
@@ -332,11 +332,11 @@ class ProblemSystem(System):
         old = np.zeros(self.problem.d)
         old[fit.columns] = fit.x
         every = self._with_kept(columns)
-        return self._point(self.ground.newton(every, Starts([(old[every], fit.constant)], [])))
+        return self._point(self.refitter.newton(every, Starts([(old[every], fit.constant)], [])))
 
     def _at(self, columns: Columns, x: Numbers, constant: float) -> Iterate:
         """The point with these coefficients, those of the kept columns first; nothing is fitted."""
-        return self._point(self.ground.newton(self._with_kept(columns), Starts([(x, constant)], []), 0))
+        return self._point(self.refitter.newton(self._with_kept(columns), Starts([(x, constant)], []), 0))
 
     def point(self, columns: Columns, x: Numbers, constant: float, misfit: float) -> Iterate:
         """The point of which `coefficients` gave this."""
@@ -357,8 +357,8 @@ class ProblemSystem(System):
     def _seen(self, fit: Fit) -> tuple[Numbers, Numbers]:
         """∇F and, unless it is the same everywhere, the curvature of every column: one pass."""
         if fit.seen is None:
-            self.ground.passes += 1
-            gradient, _, own = self.ground.means(fit.slope, NONE if self.ground.quadratic else fit.bend)
+            self.refitter.passes += 1
+            gradient, _, own = self.refitter.means(fit.slope, NONE if self.refitter.quadratic else fit.bend)
             gradient[fit.columns] += self.problem.l2 * fit.x
             fit.seen = gradient, own
         return fit.seen
@@ -374,7 +374,7 @@ class ProblemSystem(System):
         place = self.problem.place(self.k, self.free[now.columns], now.rest.x, now.rest.constant)
         entered = now.entered(before)
         copy_slots(place, self.slots)
-        passes, self._told = self.ground.passes - self._told, self.ground.passes
+        passes, self._told = self.refitter.passes - self._told, self.refitter.passes
         return Record(now.misfit, passes * self.problem.n, entered, 0.0, math.nan, abs(now.misfit - before.misfit))
 
 

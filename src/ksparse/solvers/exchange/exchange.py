@@ -15,7 +15,7 @@ from ...engine.resume import check_columns
 from ...problem import Problem, Slots
 from ...result import Record, Status
 from ..base import Solver, copy_slots
-from ..newton import Array, Fit, Ground, Starts
+from ..newton import Array, Fit, Refitter, Starts
 from ..settings import check_fields
 from .search import SearchRun, SearchState
 from .tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
@@ -116,31 +116,31 @@ class ExchangeRun(SearchRun):
         share = 4.0 if quadratic else 2.5  # a model that is exact deserves more columns
         size = max(round(share * self.k), self.k + 50) if solver.working_set is None else solver.working_set
         self.size = max(size, self.k) + self.kept
-        self.ground = Ground(problem, clock.check, self.size + self.k)
+        self.refitter = Refitter(problem, clock.check, self.size + self.k)
         self.failed: set[bytes] = set()  # supports that were tried and were not better
         self.told = 0  # passes counted in the records so far
         self.perturbations = 0 if quadratic else solver.breaths
         self.widest = math.inf if quadratic else max(1, self.k // 2)
-        self.empty = self.ground.empty_fit()
+        self.empty = self.refitter.empty_fit()
 
     # --- the course of a run -------------------------------------------------------------------------------------
     def begin(self) -> SearchState:
-        start = np.where(self.ground.spread > 0.0, self.problem.vector(self.slots), 0.0)
+        start = np.where(self.refitter.spread > 0.0, self.problem.vector(self.slots), 0.0)
         fit = self.empty
         if start.any():
             columns = self._with_kept(np.flatnonzero(start))
             given, nothing = (start[columns], self.problem.constant(self.slots)), np.zeros(columns.size)
             nothing[: self.kept] = self.empty.x
-            fit = self.ground.newton(columns, Starts([given, (nothing, self.empty.constant)], []))
-        shares: tuple[float, ...] = (1.0,) if start.any() or self.ground.quadratic else GROWTH
+            fit = self.refitter.newton(columns, Starts([given, (nothing, self.empty.constant)], []))
+        shares: tuple[float, ...] = (1.0,) if start.any() or self.refitter.quadratic else GROWTH
         if fit.columns.size - self.kept == self.k:
             shares = ()  # a start that is complete
         return SearchState(fit, [max(1, round(share * self.k)) for share in shares])
 
     def finish(self, search: SearchState) -> Record:
         best = search.best
-        best = self.ground.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
-        where = "" if self.ground.quadratic else " that the quadratic model favours"
+        best = self.refitter.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
+        where = "" if self.refitter.quadratic else " that the quadratic model favours"
         which = (
             f"of two columns{where} lowers the objective" if search.optimal else "that was tried lowers the objective"
         )
@@ -149,21 +149,21 @@ class ExchangeRun(SearchRun):
 
     def rebuilt(self, columns: NDArray[np.int64], x: Array, constant: float, objective: float) -> Fit:
         check_columns(self.problem, columns, x)
-        fit = self.ground.newton(columns, Starts([(x, constant)], []), 0)
+        fit = self.refitter.newton(columns, Starts([(x, constant)], []), 0)
         fit.objective = objective
         return fit
 
     def memory(self) -> dict[str, Any]:
-        passes = self.ground.passes - self.told
-        return {"failed": list(self.failed), "damping": self.ground.damping, "passes": passes}
+        passes = self.refitter.passes - self.told
+        return {"failed": list(self.failed), "damping": self.refitter.damping, "passes": passes}
 
     def remember(self, memory: dict[str, Any]) -> None:
-        self.failed, self.ground.damping = set(memory["failed"]), memory["damping"]
-        self.ground.passes += memory["passes"]
+        self.failed, self.refitter.damping = set(memory["failed"]), memory["damping"]
+        self.refitter.passes += memory["passes"]
 
     def advance(self, search: SearchState) -> None:
         """Exchange columns, as many as lower F."""
-        fit, exact, quadratic = search.fit, search.exact, self.ground.quadratic
+        fit, exact, quadratic = search.fit, search.exact, self.refitter.quadratic
         model = self.model(fit, self.size, exact)
         least = self.solver.gain * abs(fit.objective)
         attempts, predicted = self._several(model, search.cap, least), 0
@@ -224,7 +224,7 @@ class ExchangeRun(SearchRun):
             if fall > least and not any(np.array_equal(inside, other.inside) for _, other in found):
                 found.append((fall, Attempt(inside, int(np.count_nonzero(inside & ~model.inside)))))
         best = [attempt for _, attempt in sorted(found, key=lambda pair: -pair[0])]
-        return best if self.ground.quadratic else best[:MOST_PERTURBED]  # other models are not accurate so far away
+        return best if self.refitter.quadratic else best[:MOST_PERTURBED]  # other models are not accurate so far away
 
     def _first_better(self, fit: Fit, model: Model, attempts: list[Attempt]) -> tuple[Fit | None, int]:
         """The first of some attempts that lowers F, and how many exchanges it holds."""
@@ -235,7 +235,7 @@ class ExchangeRun(SearchRun):
             v = model.minimiser(inside)
             # precise enough to see the predicted decrease
             tol = min(max(0.1 * model.fall(v, inside) / max(abs(fit.objective), 1e-300), FINE), COARSE)
-            trial = self.ground.newton(columns, self._starts(fit, model, v, columns), STEPS, tol, fit.objective)
+            trial = self.refitter.newton(columns, self._starts(fit, model, v, columns), STEPS, tol, fit.objective)
             if fit.objective - trial.objective > 1e-7 * abs(fit.objective):
                 return trial, count
             self.failed.add(columns.tobytes())
@@ -248,7 +248,7 @@ class ExchangeRun(SearchRun):
         made = np.zeros((size, 2), np.int64)
         exchange(*model.tableau, self.solver.gain * abs(fit.objective), size, made)
         columns = self._with_kept(model.columns[model.inside])
-        return self.ground.newton(columns, self._starts(fit, model, model.u, columns), 12, 1e-2)
+        return self.refitter.newton(columns, self._starts(fit, model, model.u, columns), 12, 1e-2)
 
     def _starts(self, fit: Fit, model: Model, v: Array, columns: NDArray[np.int64]) -> Starts:
         """Starting points of a refit: the model's minimiser v and the coefficients of the last fit.  If F is far too
@@ -256,7 +256,7 @@ class ExchangeRun(SearchRun):
         x, full = np.zeros(self.problem.d), np.zeros(self.problem.d)
         x[fit.columns], full[model.columns] = fit.x, v
         here = [(full[columns], fit.constant), (x[columns], fit.constant)]
-        if self.ground.quadratic:
+        if self.refitter.quadratic:
             return Starts(here, [])
         nothing = np.zeros(columns.size)
         nothing[: self.kept] = self.empty.x
@@ -267,9 +267,9 @@ class ExchangeRun(SearchRun):
     @np.errstate(over="ignore", invalid="ignore")
     def model(self, fit: Fit, size: int, exact: bool) -> Model:
         """The quadratic model around a fit, on its columns and the others with the largest predicted decrease."""
-        ground, problem = self.ground, self.problem
-        g, own = ground.gradient(fit)
-        usable = (ground.spread > 0.0) & (own > 0.0)
+        refitter, problem = self.refitter, self.problem
+        g, own = refitter.gradient(fit)
+        usable = (refitter.spread > 0.0) & (own > 0.0)
         if exact and fit.columns.size > self.kept:
             worth = self._exact_worth(fit, g, own, usable)
         else:
@@ -280,7 +280,7 @@ class ExchangeRun(SearchRun):
         columns = np.sort(columns)
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
-        G = ground.gram(columns, fit.bend, some=not exact)
+        G = refitter.gram(columns, fit.bend, some=not exact)
         # rows were left out: at least the curvature of the column by itself
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, own[columns]))
         b = G @ x[columns] - g[columns]
@@ -296,17 +296,17 @@ class ExchangeRun(SearchRun):
 
     def _exact_worth(self, fit: Fit, g: Array, own: Array, usable: NDArray[np.bool_]) -> Array:
         """What the best exchange for each column is worth, all columns against all chosen ones."""
-        ground, S = self.ground, fit.columns
-        if ground.quadratic:
-            B = ground.products(S)
+        refitter, S = self.refitter, fit.columns
+        if refitter.quadratic:
+            B = refitter.products(S)
         else:
-            at, _ = ground.heavy(fit.bend)
+            at, _ = refitter.heavy(fit.bend)
             if at is not None and 2 * at.size < fit.bend.size:  # else copying these rows costs more than it saves
-                B = ground.cross(ground.block(S, at), fit.bend[at], at)
+                B = refitter.cross(refitter.block(S, at), fit.bend[at], at)
             else:
-                B = ground.cross(ground.block(S), fit.bend)
+                B = refitter.cross(refitter.block(S), fit.bend)
         G = B[:, S].copy()
-        np.fill_diagonal(G, own[S] + 1e-12 * ground.spread[S])
+        np.fill_diagonal(G, own[S] + 1e-12 * refitter.spread[S])
         inverse = np.linalg.pinv(G, hermitian=True)
         v = fit.x - inverse @ g[S]
         cross = inverse @ B
@@ -333,5 +333,5 @@ class ExchangeRun(SearchRun):
         old = self.slots.column[self.problem.n_kept :].copy()
         copy_slots(self.problem.place(self.k, fit.columns[self.kept :], fit.x, fit.constant), self.slots)
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
-        passes, self.told = self.ground.passes - self.told, self.ground.passes
+        passes, self.told = self.refitter.passes - self.told, self.refitter.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))

@@ -150,16 +150,16 @@ class JointRun(SearchRun):
         return fit
 
     def memory(self) -> dict[str, Any]:
-        ground = self.outputs.ground
+        refitter = self.outputs.refitter
         best = coefficients(self.best)  # the fit of the last record
-        return {"best": best, "damping": ground.damping, "passes": ground.passes - self.told}
+        return {"best": best, "damping": refitter.damping, "passes": refitter.passes - self.told}
 
     def remember(self, memory: dict[str, Any]) -> None:
-        ground = self.outputs.ground
+        refitter = self.outputs.refitter
         columns, x, constant, objective = memory["best"]
         self.best = JointFit(columns, x, constant, objective, np.empty(0), np.empty(0))
-        ground.damping = memory["damping"]
-        ground.passes += memory["passes"]
+        refitter.damping = memory["damping"]
+        refitter.passes += memory["passes"]
 
     def advance(self, search: SearchState) -> None:
         """Exchange groups, as many as lower F."""
@@ -273,7 +273,7 @@ class JointRun(SearchRun):
         C, first = self.outputs.n_outputs, int(self.problem.intercept)
         columns = np.concatenate([self.problem.kept, self.groups.columns(picked)])
         H, b = self.outputs.whole_model(fit, g, columns, centre)
-        least = np.concatenate([np.zeros(first), DAMPING * self.outputs.ground.most(columns)])
+        least = np.concatenate([np.zeros(first), DAMPING * self.outputs.refitter.most(columns)])
         H[np.diag_indices(len(b))] += np.repeat(least, C)
         flat = np.concatenate([np.zeros(first, dtype=bool), ~np.isfinite(own[columns])])
         own_here = np.where(np.repeat(flat, C), np.inf, H.diagonal())
@@ -304,8 +304,8 @@ class JointRun(SearchRun):
         return model
 
     def _gram(self, fit: JointFit, columns: NDArray[np.int64], own: Array) -> Array:
-        ground, problem = self.outputs.ground, self.problem
-        G = ground.gram(columns, fit.curvature)
+        refitter, problem = self.outputs.refitter, self.problem
+        G = refitter.gram(columns, fit.curvature)
         # rows were left out: at least the curvature of the column by itself
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, np.where(np.isfinite(own), own, 0.0)))
         return G
@@ -324,7 +324,7 @@ class JointRun(SearchRun):
             self.outputs.check()
             batch = several[parts == part]
             columns = groups.columns(batch)
-            block = (self.outputs.ground.block(columns).T - centre[columns]) * root[:, np.newaxis]
+            block = (self.outputs.refitter.block(columns).T - centre[columns]) * root[:, np.newaxis]
             low = 0
             for i in batch:
                 high = low + sizes[i]
@@ -339,11 +339,11 @@ class JointRun(SearchRun):
         self, fit: JointFit, g: Array, own: Array, blocks: Array, at: NDArray[np.int64], worth: Array
     ) -> None:
         """What the best exchange for each group is worth, all groups against all chosen ones."""
-        ground, problem, groups = self.outputs.ground, self.problem, self.groups
+        refitter, problem, groups = self.outputs.refitter, self.problem, self.groups
         S = fit.columns
-        B = ground.cross(ground.block(S), fit.curvature).T
+        B = refitter.cross(refitter.block(S), fit.curvature).T
         G = B[S].copy()
-        G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * ground.most(S)
+        G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * refitter.most(S)
         inverse = np.linalg.pinv(G, hermitian=True)
         v = fit.x - inverse @ g[S]
         u = -g - B @ (v - fit.x)
@@ -368,5 +368,5 @@ class JointRun(SearchRun):
         old = np.empty(0) if self.best is None else self.best.columns
         entered = np.setdiff1d(fit.columns, old).size
         self.best = fit
-        passes, self.told = self.outputs.ground.passes - self.told, self.outputs.ground.passes
+        passes, self.told = self.outputs.refitter.passes - self.told, self.outputs.refitter.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))

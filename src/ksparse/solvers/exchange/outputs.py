@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...problem import Problem
-from ..newton import DAMPING, NONE, Array, Fit, Ground, Starts
+from ..newton import DAMPING, NONE, Array, Fit, Refitter, Starts
 
 CHUNK = 1 << 22  # numbers in a piece of a whole model
 WIDEST, WORK = 1200, 4e9  # the largest number of coefficients in a whole model, and of multiplications to compute it
@@ -52,7 +52,7 @@ class Outputs(ABC):
 
     def __init__(self, problem: Problem, check: Callable[[], None]) -> None:
         self.problem, self.check = problem, check
-        self.ground = Ground(problem, check)
+        self.refitter = Refitter(problem, check)
         self._curvature: tuple[Array, Array] | None = None
 
     @property
@@ -65,26 +65,26 @@ class Outputs(ABC):
         centres of the columns, as the shared curvature weighs the rows."""
         self.check()
         problem, known = self.problem, self._curvature if self.quadratic else None
-        self.ground.passes += 1
+        self.refitter.passes += 1
         if self.n_outputs == 1:  # one pass for all
-            g, a, q = self.ground.means(fit.derivative[:, 0], NONE if known else fit.curvature)
+            g, a, q = self.refitter.means(fit.derivative[:, 0], NONE if known else fit.curvature)
             g = g[:, np.newaxis]
         else:
-            g = self.ground.gradients(fit.derivative)
+            g = self.refitter.gradients(fit.derivative)
             if known is None:
-                _, a, q = self.ground.means(np.zeros(problem.n), fit.curvature)
+                _, a, q = self.refitter.means(np.zeros(problem.n), fit.curvature)
         self._curvature = a, q = known or (a, q)
         g[fit.columns] += problem.l2 * fit.x
         total = float(fit.curvature.mean())
         centre = a / total if problem.intercept and total > 0 else np.zeros(problem.d)
         own = np.maximum(q - total * centre**2, 0.0) + problem.l2
         if not self.quadratic:  # a little curvature is assumed where no row has any
-            own += DAMPING * self.ground.most(np.arange(problem.d))
-        return g, np.where((self.ground.spread > 0.0) & (own > 0.0), own, np.inf), centre
+            own += DAMPING * self.refitter.most(np.arange(problem.d))
+        return g, np.where((self.refitter.spread > 0.0) & (own > 0.0), own, np.inf), centre
 
     def heavy(self, fit: JointFit) -> NDArray[np.int64]:
         """The rows that hold nearly all of the curvature; none without weight."""
-        at = None if self.quadratic else self.ground.heavy(fit.curvature)[0]
+        at = None if self.quadratic else self.refitter.heavy(fit.curvature)[0]
         return np.flatnonzero(fit.curvature > 0.0) if at is None else at
 
     def empty_fit(self) -> JointFit:
@@ -102,7 +102,7 @@ class Outputs(ABC):
         hopeless: float = math.inf,
         polish: bool = False,
     ) -> JointFit:
-        """Minimise F over some columns from the best of `starts`, as `Ground.newton` does."""
+        """Minimise F over some columns from the best of `starts`, as `Refitter.newton` does."""
 
     def whole_model(self, fit: JointFit, g: Array, columns: NDArray[np.int64], centre: Array) -> tuple[Array, Array]:
         """The Hessian of the intercepts and of some columns (less their centre), every output with every other, and the
@@ -125,14 +125,14 @@ class Single(Outputs):
 
     def __init__(self, problem: Problem, check: Callable[[], None]) -> None:
         super().__init__(problem, check)
-        self.quadratic = self.ground.quadratic
+        self.quadratic = self.refitter.quadratic
 
     @property
     def targets(self) -> dict[str, Array]:
         return {"y": self.problem.y, "offset": self.problem.offset}
 
     def empty_fit(self) -> JointFit:
-        return self._joint(self.ground.empty_fit())
+        return self._joint(self.refitter.empty_fit())
 
     def refit(
         self,
@@ -144,7 +144,7 @@ class Single(Outputs):
         polish: bool = False,
     ) -> JointFit:
         plain = [(x[:, 0], float(constant[0])) for x, constant in starts]
-        return self._joint(self.ground.newton(columns, Starts(plain, []), steps, tol, hopeless, polish))
+        return self._joint(self.refitter.newton(columns, Starts(plain, []), steps, tol, hopeless, polish))
 
     @staticmethod
     def _joint(fit: Fit) -> JointFit:
@@ -177,13 +177,13 @@ class SquaredTargets(Outputs):
         hopeless: float = math.inf,
         polish: bool = False,
     ) -> JointFit:
-        problem, block = self.problem, self.ground.block(columns).T
+        problem, block = self.problem, self.refitter.block(columns).T
         n, weight = problem.n, problem.weight
         x, constant = starts[0]
         centre = weight @ block / n if problem.intercept else np.zeros(columns.size)
         block -= centre
         G = weighted_gram(block, weight) / n
-        G[np.diag_indices(columns.size)] += problem.l2 + 1e-12 * self.ground.most(columns)
+        G[np.diag_indices(columns.size)] += problem.l2 + 1e-12 * self.refitter.most(columns)
         level = constant + centre @ x  # of the centred columns
         for _ in range(min(steps, 3 if polish else 2)):  # the second time for what the first has rounded
             self.check()
@@ -211,7 +211,7 @@ class Classes(Outputs):
     ) -> None:
         super().__init__(problem, check)
         self.labels, self.offset, self.n_outputs = labels, offset, n_outputs
-        self.ground.quadratic = False  # the problem's own loss is not used
+        self.refitter.quadratic = False  # the problem's own loss is not used
         self.width = int(min(WIDEST, math.sqrt(WORK / problem.n)))
 
     @property
@@ -232,7 +232,7 @@ class Classes(Outputs):
             self.check()
             part = slice(low, low + step)
             block = np.ones((which[part].size, first + columns.size))
-            block[:, first:] = self.ground.block(columns, which[part]).T - centre[columns]
+            block[:, first:] = self.refitter.block(columns, which[part]).T - centre[columns]
             rooted = np.sqrt(weight[part])[:, np.newaxis] * p[part]
             outer = (block[:, :, np.newaxis] * rooted[:, np.newaxis, :]).reshape(-1, size)
             H -= outer.T @ outer
@@ -283,7 +283,7 @@ class Classes(Outputs):
         """Newton's method, each step by conjugate gradients on the Hessian as an operator; F never rises."""
         problem, n = self.problem, self.problem.n
         ones = np.ones((n, int(problem.intercept)))
-        block = np.hstack([ones, self.ground.block(columns).T])  # the intercept is a column without a ridge
+        block = np.hstack([ones, self.refitter.block(columns).T])  # the intercept is a column without a ridge
         first = ones.shape[1]
         ridge = np.full(block.shape[1], problem.l2)
         ridge[:first] = 0.0
