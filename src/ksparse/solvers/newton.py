@@ -1,7 +1,7 @@
 """Refits on a few columns by damped Newton steps.
 
-`Refitter` belongs to one problem and counts the passes over its rows; a `Fit` is a support with its coefficients and the
-first and second derivatives of the loss at every row.
+`Refitter` belongs to one problem and counts the passes over its rows; a `Fit` is a support with its coefficients and
+the first and second derivatives of the loss at every row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Hessian = tuple[Array, Array, float]
 
 
 class Starts(NamedTuple):
-    """Where a refit may start: coefficients and intercepts.  `others` are tried if F is above `ruined` at all of `first`."""
+    """Coefficients and intercepts to start from; `others` are tried if F is above `ruined` at all of `first`."""
 
     first: list[tuple[Array, float]]
     others: list[tuple[Array, float]]
@@ -389,7 +389,7 @@ class Refitter:
         return dx, shift - float(mean @ dx), promise
 
     def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
-        """XᵀHX/n without the ridge, its centre (if there is an intercept) and the mean of H, over the rows that matter."""
+        """XᵀHX/n without the ridge, its centre (if there is an intercept), the mean of H: over the rows that matter."""
         if self._thin:
             return self._thin_gram(columns, bend)
         at, each = (None, 1.0) if whole else self.heavy(bend, True)
