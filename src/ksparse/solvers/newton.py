@@ -52,7 +52,7 @@ class Fit:
     seen: tuple[Array, Array] | None = None  # the result of `Refitter.gradient`
 
 
-class ColumnCache:
+class DenseColumns:
     """The columns used last, one dense row each: at least `size` of them, more if the data are large."""
 
     def __init__(self, problem: Problem, size: int) -> None:
@@ -110,7 +110,7 @@ class Refitter:
         self.damping = DAMPING  # at the start of the last fit
         self._rows_of: dict[int, int] = {}  # the row of `_products` that belongs to a column
         self._products = np.empty((0, problem.d))
-        self._store = ColumnCache(problem, store)
+        self._store = DenseColumns(problem, store)
         self._thin = problem.design.thin
 
     # --- all columns ---------------------------------------------------------------------------------------------
