@@ -66,7 +66,7 @@ CASES = {
     ),
     "unknown loss": (
         {"loss": "sqared"},
-        "loss must be one of 'squared', 'logistic', 'poisson', 'huber', 'squared_hinge', got 'sqared'",
+        "loss must be one of 'squared', 'logistic', 'poisson', 'gamma', 'huber', 'squared_hinge', got 'sqared'",
     ),
     "negative weight": (
         {"sample_weight": spoiled(1, -2, np.ones(6))},

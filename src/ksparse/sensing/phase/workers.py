@@ -427,10 +427,7 @@ async def _greet(address: str) -> None:
 
 # --- the time of a call ----------------------------------------------------------------------------------------------
 def timed(function: Callable[..., T], *item: Any) -> tuple[T, float, float]:
-    """The result of a call, and the seconds and CPU seconds it takes.
-
-    The first call in a process may import, load or compile, which says nothing about later calls: then the call is made
-    once more.
+    """The result of a call, and the seconds and CPU seconds it takes; of the second call, if the first one compiles.
 
     >>> timed(divmod, 9, 7)[0]
     (1, 2)
