@@ -70,18 +70,19 @@ EVERYTHING = """
     import numpy as np
     from scipy import sparse
     import ksparse
-    from ksparse import _jit, pass_kernels
-    from ksparse.solvers import descent, htsaga, _steps
+    from ksparse import _jit
+    from ksparse.design import kernels as passes
+    from ksparse.solvers import descent, htsaga, steps
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 30))
     for X in (A, sparse.csr_array(A)):
-        for loss in ("squared", "logistic", "poisson", "huber", "squared_hinge"):
+        for loss in ksparse.losses.LOSSES:
             y = np.sign(A[:, 0]) if loss in ("logistic", "squared_hinge") else abs(A[:, 0])
             for solver in (ksparse.HTSVRG(stages=3), ksparse.HTSAGA(epochs=3), ksparse.PGD(iterations=3)):
                 print(ksparse.minimize(X, y, 3, loss=loss, solver=solver, random_state=0).x.tobytes().hex())
         for step in ("theory", "spectral"):
             print(ksparse.minimize(X, A[:, 0], 3, solver=ksparse.HTSVRG(step=step, stages=2), random_state=0).objective)
-    kernels = [value for module in (pass_kernels, htsaga, descent, _steps) for value in vars(module).values()
+    kernels = [value for module in (passes, htsaga, descent, steps) for value in vars(module).values()
                if isinstance(value, _jit.Kernel)]
     stats = [kernel._cached.stats for kernel in kernels]
     print(";", sum(sum(s.cache_hits.values()) for s in stats), sum(sum(s.cache_misses.values()) for s in stats))
@@ -193,7 +194,7 @@ def test_a_damaged_cache_is_mended(tmp_path):
     """
     right = python(code, tmp_path)
     files = sorted(tmp_path.rglob("*.nbc"))
-    sweeps = [path for path in files if path.name.startswith("pass_kernels.sweep")]
+    sweeps = [path for path in files if path.name.startswith("kernels.sweep")]
     assert len(sweeps) == 2
     first, second = (path.read_bytes() for path in sweeps)
     sweeps[0].write_bytes(second)  # the other loss
