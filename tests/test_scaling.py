@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ksparse import HTSVRG, Exchange, KSparseClassifier, KSparseRegressor, joint, minimize
 from ksparse.design import as_design, standardize
+from ksparse.sources import Blocks
 
 
 def problem(layout, loss, seed=0):
@@ -106,6 +107,15 @@ def test_what_is_missing_is_found_on_the_way():
                 KSparseRegressor(k=3, **settings).fit(broken, y, sample_weight=weight)
             with pytest.raises(ValueError, match=rf"row 7, column 2 is .*{word}"):
                 KSparseClassifier(k=3, **settings).fit(sparse.csr_array(broken), y > 150)
+
+
+def test_blocks_with_extreme_and_far_columns_are_standardised_as_arrays_are():
+    X = np.random.default_rng(4).standard_normal((30, 3))
+    X[:, 0] += 35541.6
+    X[:, 1] *= 1e149
+    dense, blocks = (standardize(as_design(rows), None, True) for rows in (X, Blocks(X)))
+    np.testing.assert_allclose(blocks.centre, dense.centre, rtol=1e-9)
+    np.testing.assert_allclose(blocks.load(), dense.load(), atol=1e-6)
 
 
 def test_a_copy_is_in_its_own_precision():

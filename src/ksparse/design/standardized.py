@@ -39,7 +39,7 @@ def standardize(design: Design, weight: Array | None, intercept: bool, by_rows: 
         largest, _ = design.extremes(extreme, np.zeros(extreme.size))
         unit[extreme] = np.where(largest > LEAST, largest, 1.0)
         if (unit != 1.0).any():
-            design = design.scaled(shift, 1.0 / unit)
+            design = design.scaled(np.zeros(d), 1.0 / unit)
             mean, _, square = design.moments(share, share)
     variance = square - mean**2 if intercept else square
     far = np.flatnonzero(square > FAR * variance)

@@ -274,7 +274,7 @@ def _open_npy(file: InputFile, target: Any, memory: int) -> tuple[ArrayRows, int
     width = blocks.shape[1]
     try:
         at = width - 1 if target is None else int(target)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, np.ma.MaskError):
         raise ValueError(f"target must be a column number or a .npy file for {file.name}, got {target!r}") from None
     if not -width <= at < width:
         raise ValueError(f"target must be a column between 0 and {width - 1} of {file.name}, got {at}")
