@@ -62,7 +62,8 @@ def _robust_size(y: Array, weight: Array | None) -> tuple[float, float]:
     size = 1.4826 * _median(np.abs(y - centre), weight)
     if size == 0:
         size = float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
-    centre, size = (float(np.ldexp(value, exponent)) for value in (centre, size))
+    with np.errstate(over="ignore"):  # targets whose spread is beyond the range of floats
+        centre, size = float(np.ldexp(centre, exponent)), float(np.ldexp(size, exponent))
     return centre, size if size > 0 else 1.0
 
 
