@@ -12,7 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
 import ksparse
-from ksparse import KSparseClassifier, KSparseRegressor, joint, losses, minimize
+from ksparse import KSparseClassifier, KSparseRegressor, joint, k_path, losses, minimize
 from ksparse.result import Status, judged
 from ksparse.sources import Blocks
 
@@ -285,6 +285,8 @@ def test_ragged_lists_are_named(name):
         KSparseRegressor(**{name: ragged}).fit(A, A[:, 0])
     with pytest.raises(ValueError, match="start"):
         joint(A, A[:, 0], 1, start=0.5)
+    with pytest.raises(ValueError, match="X must be an array"):
+        k_path(ragged, A[:, 0])
 
 
 def test_a_weight_of_three_is_three_rows_for_huber():

@@ -10,7 +10,7 @@ import scipy.sparse as sparse
 
 from ksparse.sources import Blocks
 
-LOSSES = ("squared", "logistic", "poisson", "huber", "squared_hinge")
+LOSSES = ("squared", "logistic", "poisson", "gamma", "huber", "squared_hinge")
 BAD = [
     None, math.nan, math.inf, -math.inf, -1, 0, 0.5, 2.5, 10**30, True, "text", "", b"bytes", 1j, [], [[]], {}, (),
     object(), [1, "a"], [1.0, math.nan], [[1.0], [1.0, 2.0]], np.datetime64("2020-01-01"), np.ones((2, 2, 2)), int,
@@ -124,6 +124,8 @@ def target(rng, X, loss):
         return y
     if loss == "poisson":
         return rng.poisson(np.exp(np.clip(z, -5.0, 5.0))).astype(float)
+    if loss == "gamma":
+        return np.exp(np.clip(z, -5.0, 5.0)) * pick(rng, 1.0, 1.0, 1e-6, 1e6)
     y = z + pick(rng, 0.0, 0.0, 1.0, 1e6)
     if chance(rng, 0.1):
         y = np.clip(y, -1e100, 1e100) * float(f"1e{pick(rng, -310, -200, -100, -20, 20, 39, 100)}")

@@ -47,7 +47,7 @@ def fit(watch, model, arguments):
 def fuzz_regressor(rng, watch):
     n, d = shape(rng)
     given, X = layout(rng, values(rng, n, d))
-    loss = pick(rng, "squared", "squared", "squared", "huber", "poisson")
+    loss = pick(rng, "squared", "squared", "squared", "huber", "poisson", "gamma")
     y = target(rng, X, loss)
     if loss == "squared" and chance(rng, 0.15):
         y = np.column_stack([y, target(rng, X, loss)])
@@ -139,7 +139,7 @@ def check_copies(watch, model, given, arguments, X, predict):
         path = Path(folder, "model.json")
         watch.call(model.save, path, names=model.get_params())
         loaded = watch.call(ksparse.load, path, names=["model.json"])
-    if model.loss == "poisson":  # an exponential, which may underflow in single precision
+    if model.loss in ("poisson", "gamma"):  # an exponential, which may underflow in single precision
         slack = slack * np.abs(wanted) + (1e-44 if single else 0.0)
     watch.expect(same(watch.call(predict, loaded, given), wanted, slack), "load", "predicts something else")
     if not model.warm_start and isinstance(model.random_state, int):

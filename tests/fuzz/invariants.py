@@ -23,6 +23,8 @@ def loss_values(loss, z, y, delta=1.35):
             return np.logaddexp(0.0, -y * z)
         if loss == "poisson":
             return np.exp(z) - y * z
+        if loss == "gamma":
+            return y * np.exp(-z) + z
         if loss == "huber":
             r = np.abs(z - y)
             return np.where(r <= delta, 0.5 * r * r, delta * (r - 0.5 * delta))
@@ -58,13 +60,17 @@ class Objective:
             moved = [np.abs(loss_values(self.loss, z + sign * error, self.y) - values) for sign in (-1.0, 1.0)]
             scaled = (x.T * self.scale)[..., used] if x.ndim == 1 else x[used].T * self.scale[used]
             ridge = 0.5 * self.l2 * float(np.sum(scaled**2)) if self.l2 else 0.0
-            terms = np.abs(values) + (self.terms(z) if self.loss in ("softmax", "poisson") else 0.0)
+            terms = np.abs(values) + (self.terms(z) if self.loss in ("softmax", "poisson", "gamma") else 0.0)
             slack = self.mean(moved[0]) + self.mean(moved[1]) + 64.0 * self.eps * (self.mean(terms) + ridge)
             return self.mean(values) + ridge, slack
 
     def terms(self, z):
         """The size of what nearly cancels in the loss of a row."""
-        return 1.0 + np.abs(z).max(axis=1) if self.loss == "softmax" else np.exp(z) + np.abs(self.y * z)
+        if self.loss == "softmax":
+            return 1.0 + np.abs(z).max(axis=1)
+        if self.loss == "gamma":
+            return self.y * np.exp(-z) + np.abs(z)
+        return np.exp(z) + np.abs(self.y * z)
 
     def of_target(self, t):
         offset = self.offset if np.ndim(self.offset) < 2 else self.offset[:, t % self.offset.shape[1]]
@@ -132,6 +138,8 @@ def slopes(loss, z, y, delta=1.35):
         return -y * p, p * (1.0 - p)
     if loss == "poisson":
         return np.exp(z) - y, np.exp(z)
+    if loss == "gamma":
+        return 1.0 - y * np.exp(-z), y * np.exp(-z)
     if loss == "huber":
         return np.clip(z - y, -delta, delta), np.where(np.abs(z - y) <= delta, 1.0, 0.01)
     return np.where(y * z < 1.0, -2.0 * y * (1.0 - y * z), 0.0), np.where(y * z < 1.0, 2.0, 0.01)

@@ -111,7 +111,7 @@ def fuzz_joint(rng, watch):
     if arguments["A"] is not A:
         return
     x, b = result.x, result.intercept
-    if loss != "softmax" and outputs == 1:
+    if loss != "softmax" and x.shape[1] == 1:
         x, b = x[:, 0], b[0]
     check_fit(
         watch.expect, objective(X, arguments, "Y"), x, b, result.objective, result.status, k,

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from .. import losses
 from .._text import data_frame, html_table
-from .._validate import check_counts
+from .._validate import ArgumentError, as_array, check_counts
 from ..design import Source
 from ..losses import look_at_rows
 from ..sources import as_source
@@ -131,14 +131,15 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     5
     """
     template, X = check_template(estimator), as_source(X)
-    if len(np.shape(X)) != 2:
-        raise ValueError(f"X must be a matrix with one row per sample, got shape {np.shape(X)}")
+    shape = X.shape if hasattr(X, "shape") else as_array(X, "X").shape
+    if len(shape) != 2:
+        raise ArgumentError("X", f"must be a matrix with one row per sample, got shape {shape}")
     weight = check_weights(fit_params.get("sample_weight"), X)
     if weight is not None:
         fit_params = {**fit_params, "sample_weight": weight}
     model: Any = clone(template).set_params(warm_start=True)
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
-    d = count_choices(template.groups, np.shape(X)[1], names)
+    d = count_choices(template.groups, shape[1], names)
     models: list[Any] = []
     for k in check_ks(ks, d):
         model.set_params(k=int(k)).fit(X, y, **fit_params)
@@ -147,7 +148,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
         models.append(_snapshot(model, template))
     kept = np.array([fitted.k_ for fitted in models])
     loss = np.array([mean_loss(fitted, X, y, **fit_params) for fitted in models])
-    n = np.shape(X)[0] if weight is None else float(weight.sum())
+    n = shape[0] if weight is None else float(weight.sum())
     used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
     targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
     if template.loss == "squared":
