@@ -166,3 +166,12 @@ def test_joint_supports_read_views_too(layout, kind):
     read, copied = (joint(A, Y, 3, **settings) for A in (view, view.load()))
     np.testing.assert_allclose(read.x, copied.x, atol=1e-7)
     assert read.objective == pytest.approx(copied.objective, rel=1e-10)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_tiny_columns_whose_mean_is_zero_are_not_taken_for_zeros(layout):
+    """Their squares underflow, and so does nothing else."""
+    X = np.array([[2.0, 1.0, 0.0], [-2.0, 3.0, 0.0], [1.0, 0.0, 0.0], [-1.0, 2.0, 0.0]])
+    for scale in (1.0, 1e-200, 1e-300):
+        sizes = standardize(as_design(layout(X * scale)), None, True).sizes
+        np.testing.assert_allclose(sizes / scale, X.std(axis=0), rtol=1e-12)

@@ -218,3 +218,33 @@ def test_standard_errors_of_huge_scores():
     model = KSparseRegressorCV([1, 2], cv=2).fit(A, 1e100 * A[:, 0] + 1e99 * A[:, 1])
     assert np.isfinite(model.standard_error_).all()
     assert model.standard_error_.max() > 0.0
+
+
+def test_a_large_offset_of_an_exponential():
+    """Newton's steps lower z by about one each: the empty model needs many, and a Hessian of 1e33 is singular."""
+    A = np.array([[1.4, -0.7, 0.07, 1.5, 0.9, 0.6]])
+    keep, groups = [2, 3, 4], [1, 1, 2, 0, 1, 1]
+    result = joint(A, [0.86], 1, loss="gamma", offset=[-75.5], always_keep=keep, groups=groups)
+    assert result.converged
+    assert result.objective == pytest.approx(1.0 + np.log(0.86), abs=1e-6)  # the minimum over z of y exp(-z) + z
+
+
+def test_a_separable_problem_is_not_called_converged_above_its_empty_model():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((8, 6))
+    y = np.sign(A[:, 0])
+    result = minimize(A, y, 1, loss="logistic", solver="pgd", always_keep=[0, 1, 2])
+    assert not result.converged or result.objective <= result.null_objective + 1e-5
+
+
+def test_targets_near_the_largest_float_of_a_gamma_loss():
+    A = np.array([[2.0, -1.0, 2.0, 1.3e10]])
+    assert np.isfinite(minimize(A, [1e308], 4, loss="gamma", solver="grahtp", l2=10.0, intercept=True).objective)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_kept_columns_of_1e40_beside_ordinary_ones():
+    A, y = rows()
+    A[:, 3] *= 1e40
+    model = KSparseClassifier(2, loss="squared_hinge", solver="grasp", always_keep=[3], standardize=False, l2=1e-300)
+    assert np.isfinite(model.fit(csr_matrix(A), y > 0).coef_).all()

@@ -33,8 +33,7 @@ def standardize(design: Design, weight: Array | None, intercept: bool, by_rows: 
     mean, _, square = design.moments(share, share)  # not finite if an entry is not, even in a row of weight zero
     if not (np.isfinite(mean).all() and np.isfinite(square).all()):
         design.check_finite()
-    zero = (mean == 0.0) & (square == 0.0)
-    extreme = np.flatnonzero(~zero & ~((square > 1.0 / SAFE) & (square < SAFE)))
+    extreme = np.flatnonzero(~((square > 1.0 / SAFE) & (square < SAFE)))  # columns of zeros among them
     if extreme.size:  # first to a size whose squares are floats
         largest, _ = design.extremes(extreme, np.zeros(extreme.size))
         unit[extreme] = np.where(largest > LEAST, largest, 1.0)

@@ -98,6 +98,7 @@ class SecondOrder(NamedTuple):
     alpha: float  # the least and the largest curvature, of the columns before that scaling
     L: float
 
+    @np.errstate(over="ignore", invalid="ignore")
     def rises(self, groups: Groups) -> Array:
         """By how much it rises without each group of columns, the others refitted."""
         at = [(self.best[G], self.inverse[np.ix_(G, G)]) for G in groups]
@@ -134,6 +135,7 @@ class Examined(NamedTuple):
     rows: int  # the number of rows on which refits were made
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def second_orders(fit: LeaveOutRefits, x: Array, constant: Array) -> tuple[Array, list[SecondOrder]]:
     """The derivatives of the rows at x, (outputs, n), and the quadratic model of every output."""
     z = x @ fit.block.T + constant[:, np.newaxis] + fit.offset

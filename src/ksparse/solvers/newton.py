@@ -263,8 +263,11 @@ class Refitter:
         return matrix * (each / n), near, total * each / n
 
     # --- Newton --------------------------------------------------------------------------------------------------
-    def empty_fit(self, steps: int = 20) -> Fit:
-        """The fit of the intercept and the kept columns alone."""
+    def empty_fit(self, steps: int = 200) -> Fit:
+        """The fit of the intercept and the kept columns alone.
+
+        Newton's steps on an exponential lower z by one each: from a large offset they are many.
+        """
         kept, constants = self.problem.kept, [self._first_constant()]
         if self.problem.intercept and not self.quadratic:
             # a Huber loss is flat far from the targets, and an exponential is steep at large offsets
@@ -378,6 +381,8 @@ class Refitter:
         # a constant column moves all rows as the intercept does: its curvature is that of its value
         most = np.where(self.spread[columns] > 0.0, self.most(columns), self._steepest * mean**2)
         damping = (1e-12 if self.quadratic else share) * most + self.problem.l2
+        if not math.isfinite(losses.curvature_bound(self.problem.loss)):
+            damping = np.maximum(damping, 1e-13 * matrix.diagonal())  # where the curvature is far above its usual size
         damping[damping == 0.0] = 1.0  # a column of zeros keeps its coefficient, whatever number stands here
         damped.flat[:: columns.size + 1] += damping
         try:

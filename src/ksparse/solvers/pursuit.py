@@ -393,7 +393,7 @@ def top(scores: Numbers, count: int) -> list[Columns]:
 
 def gradient_point(points: Sequence[Iterate], gradients: Array, steps: Numbers) -> Array:
     """x − step·∇F on all columns, from the negative gradients, which are overwritten."""
-    with np.errstate(over="ignore"):  # such a step is then halved
+    with np.errstate(over="ignore", invalid="ignore"):  # such a step is then halved
         gradients *= steps[:, np.newaxis, np.newaxis]
     for moved, point in zip(gradients, points, strict=True):
         moved[:, point.columns] += point.x
