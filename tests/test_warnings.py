@@ -174,6 +174,13 @@ def test_refusals_speak_of_the_argument_that_was_given():
                 KSparseRegressor(2, groups=groups, **settings).fit(X, y)
 
 
+def test_targets_that_are_text():
+    A, _ = rows(n=2)
+    for X in (A, csc_array(A)):
+        with pytest.raises(ValueError, match="y"):
+            KSparseRegressor(loss="poisson").fit(X, ["x", "y"])
+
+
 def test_weights_that_are_no_real_numbers():
     A, y = rows()
     for fit in (KSparseRegressor().fit, KSparseRegressorCV([1], cv=2).fit, k_path):
@@ -248,3 +255,12 @@ def test_kept_columns_of_1e40_beside_ordinary_ones():
     A[:, 3] *= 1e40
     model = KSparseClassifier(2, loss="squared_hinge", solver="grasp", always_keep=[3], standardize=False, l2=1e-300)
     assert np.isfinite(model.fit(csr_matrix(A), y > 0).coef_).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_worth_beside_a_count_near_the_largest_float():
+    A, y = rows()
+    y = np.round(np.exp(y))
+    y[1] = 1e308
+    model = KSparseRegressor(4, loss="poisson", solver="ht-svrg", always_keep=[1], random_state=0).fit(A, y)
+    assert np.isfinite(model.feature_worth_).all()

@@ -32,7 +32,7 @@ def curvature(loss, z, y):
 
 
 @inner(hot=True)
-def weighted_slope(loss, z, y, weight):
+def weighted_derivative(loss, z, y, weight):
     """weight·φ'(z), and zero for a row of weight zero even where φ' overflows."""
     return weight * deriv(loss, z, y) if weight > 0.0 else 0.0
 
@@ -271,15 +271,15 @@ def curvatures(loss, z, y):
 
 
 @kernel
-def look_at_rows(loss, z, y, weight, slope, bend):
+def evaluate_rows(loss, z, y, weight, derivative, curvatures):
     """w̃φ' and w̃φ'' of every row at its prediction, and the sum of w̃φ."""
     total = 0.0
     for i in range(y.size):
-        slope[i] = bend[i] = 0.0
+        derivative[i] = curvatures[i] = 0.0
         if weight[i] > 0.0:
             total += weight[i] * value(loss, z[i], y[i])
-            slope[i] = weight[i] * deriv(loss, z[i], y[i])
-            bend[i] = weight[i] * curvature(loss, z[i], y[i])
+            derivative[i] = weight[i] * deriv(loss, z[i], y[i])
+            curvatures[i] = weight[i] * curvature(loss, z[i], y[i])
     return total
 
 

@@ -267,16 +267,16 @@ class Problem:
                 raise ValueError("step='spectral' found no largest eigenvalue of these rows; give a number") from None
         return float(f"{max(top, 0.0):.10g}")
 
-    def promise(self, slots: Slots) -> float:
+    def predicted_decrease(self, slots: Slots) -> float:
         """About how far F could still fall on the slots: the sum of g²/(2h), gradient against curvature, slot by slot.
 
         Blind to the units of the columns, unlike any step; zero at a point where nothing more is to be had.
         """
         first, kept, x = self.first, self.n_kept, slots.x
-        g, bend = self.design.slot_derivatives(self.point(slots), *self.targets)
-        with np.errstate(all="ignore"):  # what overflows promises much
+        g, curvatures = self.design.slot_derivatives(self.point(slots), *self.targets)
+        with np.errstate(all="ignore"):  # what overflows predicts much
             g[first:] += self.l2 * x[first:]
-            bend[first:] += self.l2
+            curvatures[first:] += self.l2
             chosen, pull = x[kept:], g[kept:]
             if self.positive:
                 pull[(chosen == 0.0) & (pull > 0.0)] = 0.0  # held at zero
@@ -284,8 +284,8 @@ class Problem:
             if square > 0.0 and math.sqrt(square) >= self.radius * (1.0 - 1e-9) and outwards < 0.0:
                 pull -= outwards / square * chosen  # held by the ball
             moving = g != 0.0
-            promised = float(np.sum(g[moving] ** 2 / (2.0 * bend[moving])))
-        return math.inf if math.isnan(promised) else promised
+            predicted = float(np.sum(g[moving] ** 2 / (2.0 * curvatures[moving])))
+        return math.inf if math.isnan(predicted) else predicted
 
     def _curvature_bounds(self) -> NDArray[np.float64]:
         """w̃_i times a bound of φ'' for each row; where φ'' is unbounded, its size around the start and the target."""

@@ -121,7 +121,7 @@ class Result:
         asks for all stages as they are).
     swap_optimal : bool or None
         Whether no exchange of a chosen column for another lowers the objective (for other losses than the squared one:
-        none that a quadratic model of it promises, tried by a refit); None if the solver does not look.
+        none with a decrease that a quadratic model predicts and a refit confirms); None if the solver does not say.
     """
 
     x: NDArray[np.float64]

@@ -28,7 +28,7 @@ class Stage(NamedTuple):
     value: float  # F(x̃) without the ridge
     mu: Array  # the gradient of the data term on all columns; the steps add the ridge
     mu_ones: float  # its component for the intercept
-    slope: Array  # w̃_i φ'(z_i) at z_i = a_i·x̃, which every later step subtracts
+    derivative: Array  # w̃_i φ'(z_i) at z_i = a_i·x̃, which every later step subtracts
     rows: Rows
     y: Array
     weight: Array

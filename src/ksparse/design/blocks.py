@@ -218,18 +218,18 @@ class Source(Design):
         mu[:] = 0.0
         loss = mu_ones = 0.0
         sample = DrawnRows(self, min(point.n, idx.size), None if reuse is None else reuse.rows)
-        slopes = [np.empty(0)]
+        derivatives = [np.empty(0)]
         for part in self.map(functools.partial(_sweep_block, point), y, weight, offset, wanted):
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite end the run
                 loss += part.loss
                 mu_ones += part.mu_ones
                 mu += part.mu
             if part.rows is not None:
-                slopes.append(part.slope)
+                derivatives.append(part.derivative)
                 sample.add(part.rows)
             del part  # free its d numbers before the next block makes its own
         return Stage(
-            loss, mu, mu_ones, np.concatenate(slopes), sample.rows(),
+            loss, mu, mu_ones, np.concatenate(derivatives), sample.rows(),
             frozen(y[drawn]), frozen(weight[drawn]), frozen(offset[drawn]), row_max[drawn],
             place.reshape(idx.shape).astype(np.int64, copy=False),
         )  # fmt: skip
@@ -296,16 +296,16 @@ class Gathered(NamedTuple):
     loss: float
     mu_ones: float
     mu: Array
-    slope: Array  # of the rows wanted
+    derivative: Array  # of the rows wanted
     rows: Any  # those rows; None if none is
 
 
 def _sweep_block(point: Point, block: Any, y: Array, weight: Array, offset: Array, wanted: Any) -> Gathered:
-    design, slope, mu = InMemory(as_rows(block)), np.empty(y.size), np.zeros(point.d)
-    loss, mu_ones = design.sweep(point, y, weight, offset, slope, mu)
+    design, derivative, mu = InMemory(as_rows(block)), np.empty(y.size), np.zeros(point.d)
+    loss, mu_ones = design.sweep(point, y, weight, offset, derivative, mu)
     if not wanted.any():
-        return Gathered(loss, mu_ones, mu, slope[:0], None)
-    return Gathered(loss, mu_ones, mu, slope[wanted], pick_rows(as_matrix(design.rows), wanted))
+        return Gathered(loss, mu_ones, mu, derivative[:0], None)
+    return Gathered(loss, mu_ones, mu, derivative[wanted], pick_rows(as_matrix(design.rows), wanted))
 
 
 def _objective(point: Point, block: Any, y: Array, weight: Array, offset: Array) -> float:
@@ -317,7 +317,9 @@ def _slot_derivatives(point: Point, block: Any, y: Array, weight: Array, offset:
 
 
 def without_gradient(stage: Stage) -> Stage:
-    return stage._replace(value=0.0, mu=np.zeros(stage.mu.size), mu_ones=0.0, slope=np.zeros(stage.slope.size))
+    return stage._replace(
+        value=0.0, mu=np.zeros(stage.mu.size), mu_ones=0.0, derivative=np.zeros(stage.derivative.size)
+    )
 
 
 class DrawnRows:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._jit import FINITE, SUMS, generic, inner, kernel
-from ..losses import curvature, value, weighted_slope
+from ..losses import curvature, value, weighted_derivative
 
 
 class CSR(NamedTuple):
@@ -160,16 +160,16 @@ def _(rows, low, high, scale, coef, total):
 
 
 @generic(fastmath=SUMS)
-def add_moments(rows, low, high, slope, bend, g, a, q):
-    """g += Σ slope_i·a_i, a += Σ bend_i·a_i, q += Σ bend_i·a_i² (entry by entry), over the rows low <= i < high."""
+def add_moments(rows, low, high, derivative, curvatures, g, a, q):
+    """Over the rows i: g += Σ derivative_i·a_i, a += Σ curvature_i·a_i, q += Σ curvature_i·a_i² (entry by entry)."""
 
 
 @add_moments.rule(np.ndarray)
-def _(rows, low, high, slope, bend, g, a, q):
+def _(rows, low, high, derivative, curvatures, g, a, q):
     i = low
     while i + 4 <= high:
-        s0, s1, s2, s3 = slope[i], slope[i + 1], slope[i + 2], slope[i + 3]
-        b0, b1, b2, b3 = bend[i], bend[i + 1], bend[i + 2], bend[i + 3]
+        s0, s1, s2, s3 = derivative[i], derivative[i + 1], derivative[i + 2], derivative[i + 3]
+        b0, b1, b2, b3 = curvatures[i], curvatures[i + 1], curvatures[i + 2], curvatures[i + 3]
         for j in range(g.size):
             v0, v1, v2, v3 = rows[i, j], rows[i + 1, j], rows[i + 2, j], rows[i + 3, j]
             t0, t1, t2, t3 = b0 * v0, b1 * v1, b2 * v2, b3 * v3
@@ -178,7 +178,7 @@ def _(rows, low, high, slope, bend, g, a, q):
             q[j] += (t0 * v0 + t1 * v1) + (t2 * v2 + t3 * v3)
         i += 4
     while i < high:
-        s, b = slope[i], bend[i]
+        s, b = derivative[i], curvatures[i]
         for j in range(g.size):
             v = rows[i, j]
             g[j] += s * v
@@ -188,9 +188,9 @@ def _(rows, low, high, slope, bend, g, a, q):
 
 
 @add_moments.rule(CSR)
-def _(rows, low, high, slope, bend, g, a, q):
+def _(rows, low, high, derivative, curvatures, g, a, q):
     for i in range(low, high):
-        s, b = slope[i], bend[i]
+        s, b = derivative[i], curvatures[i]
         for p in range(rows.indptr[i], rows.indptr[i + 1]):
             j, v = rows.indices[p], rows.data[p]
             g[j] += s * v
@@ -319,27 +319,29 @@ def _(rows, i, slot_of, out):
 # --- passes over the rows low..high ----------------------------------------------------------------------------------
 @kernel
 def sweep(
-    rows, low, high, block, first, index, x, slot_of, member, full_x, y, weight, offset, loss, scale, slope, total
+    rows, low, high, block, first, index, x, slot_of, member, full_x, y, weight, offset, loss, scale, derivative, total
 ):
-    """One pass over the rows low..high: their loss and slopes, and (unless `total` is empty) the sum of
-    scale·slope_i·a_i."""
-    loss_sum = slope_sum = 0.0
+    """One pass over the rows low..high: their loss and derivatives, and (unless `total` is empty) the sum of
+    scale·derivative_i·a_i."""
+    loss_sum = derivative_sum = 0.0
     constant = x[0] if first else 0.0
-    dot_rows(rows, low, min(low + block, high), index, first, x, full_x, slot_of, member, slope)
+    dot_rows(rows, low, min(low + block, high), index, first, x, full_x, slot_of, member, derivative)
     for start in range(low, high, block):
         stop = min(start + block, high)
         for i in range(start, stop):
-            z = slope[i] + constant + offset[i]
-            slope[i] = weighted_slope(loss, z, y[i], weight[i])
-            slope_sum += slope[i]
+            z = derivative[i] + constant + offset[i]
+            derivative[i] = weighted_derivative(loss, z, y[i], weight[i])
+            derivative_sum += derivative[i]
             if weight[i] > 0.0:  # so that a row of weight zero cannot turn inf into NaN
                 loss_sum += weight[i] * value(loss, z, y[i])
         after = min(stop + block, high)
         if total.size:
-            add_and_dot_rows(rows, start, stop, after, index, first, x, full_x, slot_of, member, scale, slope, total)
+            add_and_dot_rows(
+                rows, start, stop, after, index, first, x, full_x, slot_of, member, scale, derivative, total
+            )
         else:
-            dot_rows(rows, stop, after, index, first, x, full_x, slot_of, member, slope)
-    return loss_sum, slope_sum
+            dot_rows(rows, stop, after, index, first, x, full_x, slot_of, member, derivative)
+    return loss_sum, derivative_sum
 
 
 @kernel
@@ -351,9 +353,9 @@ def slot_curvature(rows, first, column, x, slot_of, member, y, weight, offset, l
             z = offset[i]
             for s in range(x.size):
                 z += a[s] * x[s]
-            bend = weight[i] * curvature(loss, z, y[i]) / n
+            own = weight[i] * curvature(loss, z, y[i]) / n
             for s in range(x.size):
-                out[s] += bend * a[s] * a[s]
+                out[s] += own * a[s] * a[s]
 
 
 @kernel
@@ -407,23 +409,25 @@ def top_squares(rows, low, high, r, slot_of, buffer, out):
 
 
 @kernel
-def moments(rows, low, high, slope, bend, g, a, q):
+def moments(rows, low, high, derivative, curvatures, g, a, q):
     """`add_moments`; g alone, if a is empty."""
     if a.size:
-        add_moments(rows, low, high, slope, bend, g, a, q)
+        add_moments(rows, low, high, derivative, curvatures, g, a, q)
     else:
-        add_rows(rows, low, high, 1.0, slope, g)
+        add_rows(rows, low, high, 1.0, derivative, g)
 
 
 @kernel
-def add_products(rows, column, slot_of, member, bend, slots, values, first, total):
-    """first += Σ bend_i·b_i and total += Σ bend_i·b_i·b_iᵀ for the entries b_i of row i in some columns; every product
-    of two columns in one of its two places."""
-    for i in range(bend.size):
-        if bend[i] != 0.0:
+def add_products(rows, column, slot_of, member, curvatures, slots, values, first, total):
+    """first += Σ c_i·b_i and total += Σ c_i·b_i·b_iᵀ, c the curvatures, for the entries b_i of row i in some columns.
+
+    Every product of two columns is in one of its two places.
+    """
+    for i in range(curvatures.size):
+        if curvatures[i] != 0.0:
             count = take_entries(rows, i, column, slot_of, member, slots, values)
             for a in range(count):
-                s, t = slots[a], bend[i] * values[a]
+                s, t = slots[a], curvatures[i] * values[a]
                 first[s] += t
                 for b in range(a + 1):
                     total[s, slots[b]] += t * values[b]

@@ -289,10 +289,12 @@ class InMemory(Design):
 
     # --- one pass at an iterate
     def sweep(
-        self, point: Point, y: Array, weight: Array, offset: Array, slope: Array, mu: Array
+        self, point: Point, y: Array, weight: Array, offset: Array, derivative: Array, mu: Array
     ) -> tuple[float, float]:
-        """The mean loss and the mean of w̃φ'.  Writes w̃φ' of the rows to `slope` and adds the gradient to `mu`, unless
-        `mu` is empty."""
+        """The mean loss and the mean of w̃φ'.
+
+        Writes w̃φ' of the rows to `derivative` and adds the gradient to `mu`, unless `mu` is empty.
+        """
         y, weight, offset, slots = frozen(y), frozen(weight), frozen(offset), point.slots
         # end to end, a dense row is read faster than in jumps, up to a point
         whole = not self.sparse and self.shape[1] <= 32 * point.x.size
@@ -304,26 +306,26 @@ class InMemory(Design):
             sums = mu if len(self._parts) == 1 else np.zeros(mu.size)
             totals = kernels.sweep(
                 self.rows, *bounds, block, point.first, *slots, full_x,
-                y, weight, offset, point.loss, 1.0 / point.n, slope, sums,
+                y, weight, offset, point.loss, 1.0 / point.n, derivative, sums,
             )  # fmt: skip
             return *totals, sums
 
-        total_loss = total_slope = 0.0
-        for loss_sum, slope_sum, sums in ordered_map(part, self._parts):
+        total_loss = total_derivative = 0.0
+        for loss_sum, derivative_sum, sums in ordered_map(part, self._parts):
             total_loss += loss_sum
-            total_slope += slope_sum
+            total_derivative += derivative_sum
             if sums is not mu:
                 mu += sums
-        return total_loss / point.n, total_slope / point.n
+        return total_loss / point.n, total_derivative / point.n
 
     def stage(
         self, point: Point, y: Array, weight: Array, offset: Array, row_max: Array, idx: Any, reuse: Stage | None
     ) -> Stage:
         mu = np.empty(point.d) if reuse is None else reuse.mu
-        slope = np.empty(y.size) if reuse is None else reuse.slope
+        derivative = np.empty(y.size) if reuse is None else reuse.derivative
         mu[:] = 0.0
-        total, mu_ones = self.sweep(point, y, weight, offset, slope, mu)
-        return Stage(total, mu, mu_ones, slope, self.rows, y, weight, offset, row_max, idx)
+        total, mu_ones = self.sweep(point, y, weight, offset, derivative, mu)
+        return Stage(total, mu, mu_ones, derivative, self.rows, y, weight, offset, row_max, idx)
 
     def drawn(self, point: Point, y: Array, weight: Array, offset: Array, row_max: Array, idx: Any) -> Stage:
         return Stage(0.0, np.zeros(point.d), 0.0, np.zeros(y.size), self.rows, y, weight, offset, row_max, idx)

@@ -15,7 +15,7 @@ from .. import losses
 from .._text import data_frame, html_table
 from .._validate import ArgumentError, as_array, check_counts
 from ..design import Source
-from ..losses import look_at_rows
+from ..losses import evaluate_rows
 from ..sources import as_source
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
@@ -223,5 +223,5 @@ def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offse
         score = np.ascontiguousarray(score, dtype=np.float64)
         unit = getattr(model, "unit_", 1.0)
         score, target = score / unit, target / unit
-        total += look_at_rows(losses.resolve(model.loss), score, target, weight, np.empty(n), np.empty(n))
+        total += evaluate_rows(losses.resolve(model.loss), score, target, weight, np.empty(n), np.empty(n))
     return total / float(weight.sum())

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
 from .. import losses
-from .._validate import check_flag, check_vector
+from .._validate import as_real, check_flag, check_vector
 from ..design.standardized import in_precision
 from .base import Array, KSparseEstimator, finite_or_diverged
 from .tables import check_rows, check_weights
@@ -295,7 +295,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         loss = self._check_loss()
         several = has_several_targets(y, self.loss)
         X, y = check_rows(self, X, y, y_numeric=True, multi_output=several, order="C", **settings)
-        y = np.asarray(y, dtype=np.float64)
+        y = as_real(y, "y").astype(np.float64)
         losses.check_target(loss, y)
         return X, y
 

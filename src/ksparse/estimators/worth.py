@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import losses
-from ..losses import look_at_rows
+from ..losses import evaluate_rows
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -71,7 +71,7 @@ class OneOutput(NamedTuple):
         """For predictions (refits, 1, n): the mean loss of every refit, derivatives and curvatures of the rows."""
         mean, derivative, curvature = np.empty(len(z)), np.empty_like(z), np.empty_like(z)
         for i, own in enumerate(z):
-            mean[i] = look_at_rows(self.loss, own[0], self.y, self.weight, derivative[i, 0], curvature[i, 0])
+            mean[i] = evaluate_rows(self.loss, own[0], self.y, self.weight, derivative[i, 0], curvature[i, 0])
         return mean / self.y.size, derivative, curvature
 
     def hessian_times(self, curvature: Array, along: Array) -> Array:
@@ -155,6 +155,7 @@ class LeaveOutRefits:
     intercept: bool
     positive: bool = False
 
+    @np.errstate(over="ignore", invalid="ignore")  # of targets near the largest float
     def rises(self, x: Array, constant: Array, groups: Groups) -> Array:
         """By how much the objective rises above that at x, (outputs, columns), without each group of columns.
 

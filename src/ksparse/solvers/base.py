@@ -172,7 +172,7 @@ class SolverRun(Task):
         if record.status is not None:
             return record.status
         remedy = self.solver.remedies.get("stalled", "")
-        return self.rules.judge(record, stage, lambda: self.problem.promise(self.slots), remedy)
+        return self.rules.judge(record, stage, lambda: self.problem.predicted_decrease(self.slots), remedy)
 
     def exhausted(self) -> Status:
         remedy = "" if self.solver.tol == 0 else self.solver.remedies["stage limit"]

@@ -196,7 +196,7 @@ def run_saga(loss, stage, log, fresh, start, stop, eta, limits, slots, screen):
                 screen.tally[LOOKS] += 1  # whole rows were read
             project(slots.x, limits)
             remember(
-                i, delta, stage.slope, stage.row_max, log.row, log.share, log.older, log.length,
+                i, delta, stage.derivative, stage.row_max, log.row, log.share, log.older, log.length,
                 screen.a, screen.mu, screen.edge,
             )  # fmt: skip
             t += 1
@@ -208,7 +208,8 @@ def run_saga(loss, stage, log, fresh, start, stop, eta, limits, slots, screen):
 @inner
 def glide(loss, stage, log, start, stop, eta, limits, slots, screen):
     """Steps in O(k), up to the first that needs a look (see HT-SVRG's)."""
-    rows, idx, y, weight, offset, slope = stage.rows, stage.idx, stage.y, stage.weight, stage.offset, stage.slope
+    rows, idx, derivative = stage.rows, stage.idx, stage.derivative
+    y, weight, offset = stage.y, stage.weight, stage.offset
     row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
     cached, seen, exchanges, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
     a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
@@ -217,24 +218,24 @@ def glide(loss, stage, log, start, stop, eta, limits, slots, screen):
     for t in range(start, stop):
         i = idx[t, 0]
         fetch(rows, i, column, limits.first, slot_of, member, cached, seen, exchanges, tally, a)
-        reach = row_max[i] * push(x, a, g, deltas, 0, 1.0, loss, i, y, weight, offset, slope)
+        reach = row_max[i] * push(x, a, g, deltas, 0, 1.0, loss, i, y, weight, offset, derivative)
         if not reach < np.inf:
             return t, False
         bound = inflated(eta, reach, edge, 1) if crowded else 0.0
         if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
             return t, True
         project(x, limits)
-        remember(i, deltas[0], slope, row_max, log_row, log_share, older, length, a, mu, edge)
+        remember(i, deltas[0], derivative, row_max, log_row, log_share, older, length, a, mu, edge)
     return stop, False
 
 
 @inner(hot=True)
-def remember(i, delta, slope, row_max, log_row, log_share, older, length, a, slot_mu, edge):
+def remember(i, delta, derivative, row_max, log_row, log_share, older, length, a, slot_mu, edge):
     """Enter the new derivative of row i: on the slots the average follows at once, elsewhere it is logged, bounded."""
-    share = delta / slope.size
+    share = delta / derivative.size
     for s in range(a.size):
         slot_mu[s] += share * a[s]
-    slope[i] += delta
+    derivative[i] += delta
     if length[0] == log_row.size:
         for q in range(length[0]):
             older[log_row[q]] += log_share[q]

@@ -47,8 +47,8 @@ class Fit:
     x: Array
     constant: float
     objective: float
-    slope: Array  # w̃φ' of every row
-    bend: Array  # w̃φ'' of every row
+    derivative: Array  # w̃φ' of every row
+    curvature: Array  # w̃φ'' of every row
     seen: tuple[Array, Array] | None = None  # the result of `Refitter.gradient`
 
 
@@ -137,8 +137,8 @@ class Refitter:
             own = self.spread + problem.l2
         else:
             self.passes += 1
-            g, a, q = self.means(fit.slope, fit.bend)
-            total = float(fit.bend.mean())
+            g, a, q = self.means(fit.derivative, fit.curvature)
+            total = float(fit.curvature.mean())
             own = np.maximum(q - (a * a / total if problem.intercept and total > 0 else 0.0), 0.0)
             own += DAMPING * self._steepest * self.spread + problem.l2  # where no row is curved, a little is assumed
         g[fit.columns] += problem.l2 * fit.x
@@ -151,21 +151,21 @@ class Refitter:
         """∇F of the squared loss at the model that is the intercept alone."""
         self.passes += 1
         problem = self.problem
-        slope = problem.offset - problem.y
+        derivative = problem.offset - problem.y
         if problem.intercept:
-            slope = slope - np.average(slope, weights=problem.weight)
-        return self.means(problem.weight * slope, NONE)[0]
+            derivative = derivative - np.average(derivative, weights=problem.weight)
+        return self.means(problem.weight * derivative, NONE)[0]
 
     @np.errstate(over="ignore", invalid="ignore")
-    def means(self, slope: Array, bend: Array) -> tuple[Array, Array, Array]:
-        """The means over the rows of slope_i·a_i, bend_i·a_i and bend_i·a_i²."""
-        g, a, q = self.problem.design.moments(slope, bend)
+    def means(self, derivative: Array, curvature: Array) -> tuple[Array, Array, Array]:
+        """The means over the rows of derivative_i·a_i, curvature_i·a_i and curvature_i·a_i²."""
+        g, a, q = self.problem.design.moments(derivative, curvature)
         return g / self.problem.n, a / self.problem.n, q / self.problem.n
 
     @np.errstate(over="ignore", invalid="ignore")
-    def gradients(self, slope: Array) -> Array:
-        """The means over the rows of slope_i·a_i for several outputs: from (n, outputs) to (d, outputs)."""
-        return self.problem.design.left_product(np.ascontiguousarray(slope.T)).T / self.problem.n
+    def gradients(self, derivative: Array) -> Array:
+        """The means over the rows of derivative_i·a_i for several outputs: from (n, outputs) to (d, outputs)."""
+        return self.problem.design.left_product(np.ascontiguousarray(derivative.T)).T / self.problem.n
 
     def products(self, columns: NDArray[np.int64]) -> Array:
         """Covariances (mean products, without an intercept) of some columns with all; each is computed once."""
@@ -179,17 +179,17 @@ class Refitter:
         return self._products[[self._rows_of[j] for j in columns.tolist()]]
 
     @np.errstate(over="ignore", invalid="ignore")
-    def cross(self, block: Array, bend: Array, which: NDArray[np.int64] | None = None) -> Array:
-        """The means over the rows of bend·b·a for the columns b of a block and all columns a of the design.
+    def cross(self, block: Array, curvature: Array, which: NDArray[np.int64] | None = None) -> Array:
+        """The means over the rows of curvature·b·a for the columns b of a block and all columns a of the design.
 
-        Centred if there is an intercept.  Block and bend are on the rows `which`; the block is overwritten.
+        Centred if there is an intercept.  Block and curvature are on the rows `which`; the block is overwritten.
         """
         self.check()
         self.passes += 1
         problem = self.problem
-        if problem.intercept and bend.sum() > 0:
-            block -= (block @ bend / bend.sum())[:, np.newaxis]
-        block *= bend
+        if problem.intercept and curvature.sum() > 0:
+            block -= (block @ curvature / curvature.sum())[:, np.newaxis]
+        block *= curvature
         out = problem.design.left_product(block, which)
         out /= problem.n
         return out
@@ -203,7 +203,7 @@ class Refitter:
         """Columns as the rows of a dense array; on some rows of the data only, if they are given."""
         return self._store.take(columns, rows)
 
-    def heavy(self, bend: Array, some: bool = False) -> tuple[NDArray[np.int64] | None, float]:
+    def heavy(self, curvature: Array, some: bool = False) -> tuple[NDArray[np.int64] | None, float]:
         """The rows that hold nearly all of the curvature, and for how many rows each of them stands.
 
         None if those are most rows: reading all is faster.  A row of weight two is judged as two rows would be.  With
@@ -211,32 +211,33 @@ class Refitter:
         """
         if self.quadratic:
             return None, 1.0
-        at = np.flatnonzero((bend >= SHARE * bend.mean() * self.problem.weight) & (bend > 0.0))
+        at = np.flatnonzero((curvature >= SHARE * curvature.mean() * self.problem.weight) & (curvature > 0.0))
         step = at.size // MANY
         if some and step > 1:
             return at[::step], at.size / at[::step].size
-        return (at, 1.0) if at.size < MOST * bend.size else (None, 1.0)
+        return (at, 1.0) if at.size < MOST * curvature.size else (None, 1.0)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def gram(self, columns: NDArray[np.int64], bend: Array, some: bool = False) -> Array:
-        """The mean of bend·bbᵀ over the rows that matter (or `some` of them), centred if there is an intercept."""
+    def gram(self, columns: NDArray[np.int64], curvature: Array, some: bool = False) -> Array:
+        """The mean of curvature·bbᵀ over the rows that matter (or `some` of them), centred if there is an intercept."""
         if self._thin:
-            return self._thin_gram(columns, bend)[0]
-        return self._gram(lambda rows: self._store.take(columns, rows), *self.heavy(bend, some), bend, columns.size)[0]
+            return self._thin_gram(columns, curvature)[0]
+        at, each = self.heavy(curvature, some)
+        return self._gram(lambda rows: self._store.take(columns, rows), at, each, curvature, columns.size)[0]
 
-    def _thin_gram(self, columns: NDArray[np.int64], bend: Array) -> Hessian:
-        """The Hessian from rows with few entries: the mean of bend·bbᵀ over all rows, its centre, the mean of bend."""
+    def _thin_gram(self, columns: NDArray[np.int64], curvature: Array) -> Hessian:
+        """The Hessian from rows with few entries: the mean of h·bbᵀ over all rows, its centre, the mean of h = φ''."""
         problem = self.problem
         self.passes += not problem.design.in_memory
-        first, matrix = problem.design.products(columns, bend)
-        total, centre = float(bend.sum()), np.zeros(columns.size)
+        first, matrix = problem.design.products(columns, curvature)
+        total, centre = float(curvature.sum()), np.zeros(columns.size)
         if problem.intercept and total > 0:
             matrix -= np.outer(first, first) / total
             centre = first / total
         return matrix / problem.n, centre, total / problem.n
 
     def _gram(
-        self, take: Callable[[Any], Array], at: NDArray[np.int64] | None, each: float, bend: Array, count: int
+        self, take: Callable[[Any], Array], at: NDArray[np.int64] | None, each: float, curvature: Array, count: int
     ) -> Hessian:
         """The Hessian over the rows in `at` (all if None), computed in chunks; each row stands for `each` rows.
 
@@ -248,7 +249,7 @@ class Refitter:
         total, step = 0.0, max(256, CHUNK // max(1, count))
         for start in range(0, n if at is None else at.size, step):
             rows = slice(start, start + step) if at is None else at[start : start + step]
-            part, weight = take(rows), bend[rows]
+            part, weight = take(rows), curvature[rows]
             if self.problem.intercept:
                 if start == 0:
                     near = part.mean(axis=1)
@@ -302,9 +303,9 @@ class Refitter:
         n, l2 = problem.n, problem.l2
 
         def look(x: Array, z: Array) -> tuple[float, Array, Array]:
-            slope, bend = np.empty(n), np.empty(n)
-            total = losses.look_at_rows(problem.loss, z, *problem.targets[:2], slope, bend)
-            return total / n + 0.5 * l2 * float(x @ x), slope, bend
+            derivative, curvature = np.empty(n), np.empty(n)
+            total = losses.evaluate_rows(problem.loss, z, *problem.targets[:2], derivative, curvature)
+            return total / n + 0.5 * l2 * float(x @ x), derivative, curvature
 
         def begin(start: tuple[Array, float]) -> tuple[float, Array, Array, Array, float, Array]:
             z = start[0] @ block + (start[1] + problem.offset)
@@ -314,30 +315,32 @@ class Refitter:
         if not min(point[0] for point in points) <= starts.ruined:
             points += [begin(start) for start in starts.others]
         finite = [point for point in points if math.isfinite(point[0])] or points[-1:]
-        objective, slope, bend, x, constant, z = min(finite, key=lambda point: point[0])
+        objective, derivative, curvature, x, constant, z = min(finite, key=lambda point: point[0])
         least = 1e-3 * DAMPING if polish else DAMPING
         share = least if polish or self.quadratic else max(least, 0.1 * self.damping)
         blind, fresh, last = 0, False, math.inf
         for step in range(steps):
             self.check()
-            gradient = block @ slope / n + l2 * x
-            pull = float(slope.mean()) if problem.intercept else 0.0
+            gradient = block @ derivative / n + l2 * x
+            pull = float(derivative.mean()) if problem.intercept else 0.0
             if not fresh:
-                hessian = self._hessian(columns, block, bend, polish)
-            dx, shift, promise = self._direction(columns, gradient, pull, hessian, least)
-            if promise <= tol * abs(objective) or objective - promise > hopeless:  # at the bottom, or too far from it
+                hessian = self._hessian(columns, block, curvature, polish)
+            dx, shift, predicted = self._direction(columns, gradient, pull, hessian, least)
+            if (
+                predicted <= tol * abs(objective) or objective - predicted > hopeless
+            ):  # at the bottom, or too far from it
                 break
-            if polish and promise <= 1e-7 * abs(objective) and promise > 0.05 * last:
+            if polish and predicted <= 1e-7 * abs(objective) and predicted > 0.05 * last:
                 break  # no longer Newton's pace: something runs away, and may
-            last, moved = promise, None
+            last, moved = predicted, None
             if share > least:
-                dx, shift, promise = self._direction(columns, gradient, pull, hessian, share)
+                dx, shift, predicted = self._direction(columns, gradient, pull, hessian, share)
             while moved is None:
                 new_z = z + (dx @ block + shift)
                 trial = look(x + dx, new_z)
-                if trial[0] <= objective - 1e-3 * promise:
+                if trial[0] <= objective - 1e-3 * predicted:
                     moved = trial
-                elif polish and promise <= 1e-12 * abs(objective):  # beneath the rounding of F
+                elif polish and predicted <= 1e-12 * abs(objective):  # beneath the rounding of F
                     blind += 1
                     if trial[0] > objective * (1.0 + 1e-13) or blind > 4:
                         break
@@ -346,20 +349,20 @@ class Refitter:
                     break
                 else:
                     share *= 10.0
-                    dx, shift, promise = self._direction(columns, gradient, pull, hessian, share)
+                    dx, shift, predicted = self._direction(columns, gradient, pull, hessian, share)
             if moved is None:
                 break
             if step == 0:
                 self.damping = share
             # where the quadratic foretold the step well, its Hessian serves another one
-            fresh = not fresh and not polish and abs(objective - moved[0] - 0.5 * promise) < 0.15 * promise
-            before, (objective, slope, bend) = objective, moved
+            fresh = not fresh and not polish and abs(objective - moved[0] - 0.5 * predicted) < 0.15 * predicted
+            before, (objective, derivative, curvature) = objective, moved
             x, z, constant = x + dx, new_z, constant + shift
             share = max(0.1 * share, least)
             # from far away rounding leaves something for a second step to mend
             if self.quadratic and (step > 0 or before <= FAR * objective):
                 break
-        return Fit(columns, x, constant, objective, slope, bend)
+        return Fit(columns, x, constant, objective, derivative, curvature)
 
     def _direction(
         self, columns: NDArray[np.int64], gradient: Array, pull: float, hessian: Hessian, share: float
@@ -390,17 +393,17 @@ class Refitter:
         except np.linalg.LinAlgError:
             dx = np.full(columns.size, np.nan)
         shift = -pull / stiff - free * float(centre @ dx) if self.problem.intercept else 0.0
-        promise = -(float(gradient @ dx) + pull * shift)
-        return dx, shift - float(mean @ dx), promise
+        predicted = -(float(gradient @ dx) + pull * shift)
+        return dx, shift - float(mean @ dx), predicted
 
-    def _hessian(self, columns: NDArray[np.int64], block: Array, bend: Array, whole: bool) -> Hessian:
+    def _hessian(self, columns: NDArray[np.int64], block: Array, curvature: Array, whole: bool) -> Hessian:
         """XᵀHX/n without the ridge, its centre (if there is an intercept), the mean of H: over the rows that matter."""
         if self._thin:
-            return self._thin_gram(columns, bend)
-        at, each = (None, 1.0) if whole else self.heavy(bend, True)
+            return self._thin_gram(columns, curvature)
+        at, each = (None, 1.0) if whole else self.heavy(curvature, True)
         # a copy of all rows, for a slice would be the block itself
         take = (lambda rows: block[:, rows].copy()) if at is None else (lambda rows: block[:, rows])
-        matrix, centre, weight = self._gram(take, at, each, bend, columns.size)
+        matrix, centre, weight = self._gram(take, at, each, curvature, columns.size)
         if at is not None:  # about what the light rows hold
-            matrix.flat[:: columns.size + 1] += max(0.0, float(bend.mean()) - weight) * self.spread[columns]
+            matrix.flat[:: columns.size + 1] += max(0.0, float(curvature.mean()) - weight) * self.spread[columns]
         return matrix, centre, weight

@@ -298,7 +298,7 @@ class ProblemSystem(System):
             v, pull = np.ldexp(v, -exponent), math.ldexp(pull, -exponent)
             along = v @ self.refitter.block(self._with_kept(columns)) + pull
             squares[i] = float(v @ v) + pull * pull
-            curvatures[i] = float(point.rest.bend @ along**2) / problem.n + problem.l2 * float(v @ v)
+            curvatures[i] = float(point.rest.curvature @ along**2) / problem.n + problem.l2 * float(v @ v)
         return squares, curvatures
 
     def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
@@ -310,7 +310,7 @@ class ProblemSystem(System):
             dx[new.rest.columns] = new.rest.x
             dx[old.rest.columns] -= old.rest.x
             with np.errstate(over="ignore", invalid="ignore"):  # a step that left the range of floats is not taken
-                turn = (new.rest.slope - old.rest.slope)[used]
+                turn = (new.rest.derivative - old.rest.derivative)[used]
                 square = float(dx @ dx)
                 squares.append(square + (new.rest.constant - old.rest.constant) ** 2)
                 along = float(np.sum(turn**2 / weight[used])) / self.problem.n
@@ -358,14 +358,14 @@ class ProblemSystem(System):
         """∇F and, unless it is the same everywhere, the curvature of every column: one pass."""
         if fit.seen is None:
             self.refitter.passes += 1
-            gradient, _, own = self.refitter.means(fit.slope, NONE if self.refitter.quadratic else fit.bend)
+            gradient, _, own = self.refitter.means(fit.derivative, NONE if self.refitter.quadratic else fit.curvature)
             gradient[fit.columns] += self.problem.l2 * fit.x
             fit.seen = gradient, own
         return fit.seen
 
     def _on_kept(self, fit: Fit) -> tuple[Numbers, float]:
         """−∇F on the kept columns and for the intercept."""
-        pull = -float(fit.slope.mean()) if self.problem.intercept else 0.0
+        pull = -float(fit.derivative.mean()) if self.problem.intercept else 0.0
         return -self._seen(fit)[0][self.problem.kept], pull
 
     def record(self, before: Iterate, now: Iterate) -> Record:

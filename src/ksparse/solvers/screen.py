@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .._jit import SUMS, generic, inner
 from ..design.kernels import CSR, gather
-from ..losses import weighted_slope
+from ..losses import weighted_derivative
 from ..problem import Problem
 
 UNIT = 2.0**-53
@@ -139,8 +139,8 @@ def dot(a, x):
 
 # --- the step --------------------------------------------------------------------------------------------------------
 @generic
-def push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
-    """Add row i, the b-th of its batch, to the step: δ = share·(slope now − slope remembered) and g (+)= δ a.
+def push(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative):
+    """Add row i, the b-th of its batch, to the step: δ = share·(derivative now − derivative remembered) and g (+)= δ a.
 
     Returns |δ|.  Here alone the stochastic kernels meet predictions and losses; for several outputs it gets a rule for
     a matrix x (a column an output), and returns the norm of δ.
@@ -148,9 +148,9 @@ def push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
 
 
 @push.rule(np.ndarray)
-def _(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope):
+def _(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative):
     z = dot(a, x) + offset[i]
-    delta = (weighted_slope(loss, z, y[i], weight[i]) - slope[i]) * share
+    delta = (weighted_derivative(loss, z, y[i], weight[i]) - derivative[i]) * share
     deltas[b] = delta
     if b == 0:
         for s in range(a.size):

@@ -1,6 +1,6 @@
 """Hard-thresholded steps: in O(k) while the bound of `screen.py` holds, else a full scan of all columns.
 
-`run_steps` takes the steps of HT-SVRG, and with mu = 0 and slope = 0 those of hard-thresholded SGD (StoIHT).
+`run_steps` takes the steps of HT-SVRG, and with mu = 0 and derivative = 0 those of hard-thresholded SGD (StoIHT).
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def run_steps(loss, stage, start, stop, eta, limits, slots, screen):
 def glide(loss, stage, start, stop, eta, limits, slots, screen):
     """Steps in O(k), up to the first that needs a look: then (that step, True), its b on the slots in place of x."""
     # unpacked here: inside the loop every access to a tuple would cost a reference count
-    rows, idx, y, weight, offset, slope = stage.rows, stage.idx, stage.y, stage.weight, stage.offset, stage.slope
+    rows, idx, derivative = stage.rows, stage.idx, stage.derivative
+    y, weight, offset = stage.y, stage.weight, stage.offset
     row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
     cached, seen, log, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
     a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
@@ -73,7 +74,7 @@ def glide(loss, stage, start, stop, eta, limits, slots, screen):
         for b in range(batch):
             i = idx[t, b]
             fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
-            reach += row_max[i] * push(x, a, g, deltas, b, share, loss, i, y, weight, offset, slope)
+            reach += row_max[i] * push(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative)
         if not reach < np.inf:
             return t, False
         bound = inflated(eta, reach, edge, batch) if crowded else 0.0

@@ -280,7 +280,7 @@ class ExchangeRun(SearchRun):
         columns = np.sort(columns)
         x = np.zeros(problem.d)
         x[fit.columns] = fit.x
-        G = refitter.gram(columns, fit.bend, some=not exact)
+        G = refitter.gram(columns, fit.curvature, some=not exact)
         # rows were left out: at least the curvature of the column by itself
         np.fill_diagonal(G, np.maximum(G.diagonal() + problem.l2, own[columns]))
         b = G @ x[columns] - g[columns]
@@ -300,11 +300,11 @@ class ExchangeRun(SearchRun):
         if refitter.quadratic:
             B = refitter.products(S)
         else:
-            at, _ = refitter.heavy(fit.bend)
-            if at is not None and 2 * at.size < fit.bend.size:  # else copying these rows costs more than it saves
-                B = refitter.cross(refitter.block(S, at), fit.bend[at], at)
+            at, _ = refitter.heavy(fit.curvature)
+            if at is not None and 2 * at.size < fit.curvature.size:  # else copying these rows costs more than it saves
+                B = refitter.cross(refitter.block(S, at), fit.curvature[at], at)
             else:
-                B = refitter.cross(refitter.block(S), fit.bend)
+                B = refitter.cross(refitter.block(S), fit.curvature)
         G = B[:, S].copy()
         np.fill_diagonal(G, own[S] + 1e-12 * refitter.spread[S])
         inverse = np.linalg.pinv(G, hermitian=True)

@@ -148,8 +148,8 @@ class Single(Outputs):
 
     @staticmethod
     def _joint(fit: Fit) -> JointFit:
-        x, constant, derivative = fit.x[:, np.newaxis], np.array([fit.constant]), fit.slope[:, np.newaxis]
-        return JointFit(fit.columns, x, constant, fit.objective, derivative, fit.bend)
+        x, constant, derivative = fit.x[:, np.newaxis], np.array([fit.constant]), fit.derivative[:, np.newaxis]
+        return JointFit(fit.columns, x, constant, fit.objective, derivative, fit.curvature)
 
 
 class SquaredTargets(Outputs):
