@@ -96,7 +96,7 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
     >>> folder.cleanup()
     """
     book = Checkpoint(path, identity)
-    token = _active.set(book)
+    token = active.set(book)
     try:
         yield book
     except BaseException:
@@ -108,7 +108,7 @@ def checkpoint(path: str | Path, identity: Dict | None = None, *, keep: bool = F
     else:
         book._close(remove=not keep)
     finally:
-        _active.reset(token)
+        active.reset(token)
 
 
 def _check_path(path: Any) -> Path:
@@ -163,7 +163,7 @@ class Checkpoint:
             ) from None
 
     # --- runs ----------------------------------------------------------------------------------------------------
-    def _begin(self, fingerprint: Callable[[], Dict]) -> Entry | None:
+    def begin(self, fingerprint: Callable[[], Dict]) -> Entry | None:
         """The entry of the next run; None if it is not recorded."""
         if self._busy or self._shut or self._owner != _here():
             return None
@@ -293,13 +293,7 @@ class Entry:
         return line
 
 
-_active: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
-
-
-def next_run(fingerprint: Callable[[], Dict]) -> Entry | None:
-    """The entry of a run that begins; None outside a checkpoint."""
-    book = _active.get()
-    return None if book is None else book._begin(fingerprint)
+active: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)  # the one whose block we are in
 
 
 def _here() -> tuple[int, int]:

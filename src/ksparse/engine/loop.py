@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..design.blocks import between_blocks
 from ..result import History, Progress, Record, Result, Status
-from .checkpoint import Entry, next_run
+from .checkpoint import Entry, active
 from .resume import end_entry, restored_result
 
 PATIENCE = 20  # stages without a new best objective before a run counts as stalled
@@ -161,8 +161,8 @@ class Task(Protocol):
 
 def run(task: Task, clock: Clock, callback: Callback | None) -> Result:
     """Run the stages of a task until it ends; inside a checkpoint, those that are missing."""
-    entry = next_run(task.fingerprint) if task.resumable else None
-    trace = Trace(clock)
+    book, trace = active.get(), Trace(clock)
+    entry = book.begin(task.fingerprint) if book is not None and task.resumable else None
     if entry is None:
         return task.result(_stages(task, trace, callback, None), trace)
     with entry:

@@ -1,7 +1,7 @@
 """Solvers: one file per algorithm, and `exchange/` for the search.  ``SOLVERS`` names all that `minimize` can run.
 
-`base.py` is what all share, `pursuit.py` what pursuits share, `descent.py` what methods with full gradients share,
-`settings.py` their settings and step sizes.  The loop around them is `ksparse.engine`.
+`base.py` is what all share, `pursuit.py` what pursuits share, `descent.py` what methods with full gradients share.  The
+loop around them is `ksparse.engine`.
 """
 
 from typing import Any

@@ -19,10 +19,9 @@ from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Snapshot, copy_slots
+from .base import Snapshot, copy_slots, divergence_advice, inverse
 from .pursuit import Array, GradientSystem, Iterate, Numbers, Steps, remember
 from .screen import SWAPS, descend, make_screen, project
-from .settings import divergence_advice, inverse
 from .steps import least_score, scan, settle
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower F

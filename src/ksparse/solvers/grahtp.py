@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top
-from .settings import check_fields
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
-from .settings import check_fields
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..design.kernels import add_row, add_rows
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Snapshot, Solver
+from .base import Snapshot, Solver, StepControl, check_fields, divergence_advice, stochastic_step
 from .screen import (
     DRIFT,
     LOOKS,
@@ -35,7 +35,6 @@ from .screen import (
     push,
     reset_tally,
 )
-from .settings import StepControl, check_fields, divergence_advice, stochastic_step
 from .steps import begin, find_top, look, survey
 
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Snapshot, Solver
+from .base import Snapshot, Solver, StepControl, check_fields, divergence_advice, stochastic_step
 from .screen import LOOKS, SWAPS, forget_rows, make_screen
-from .settings import StepControl, check_fields, divergence_advice, stochastic_step
 from .steps import stage_steps
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..problem import Problem
+from .base import check_fields
 from .descent import GradientSteps
 from .pursuit import Array, GradientSystem, Iterate
-from .settings import check_fields
 
 
 @dataclass(frozen=True)

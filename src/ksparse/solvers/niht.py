@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from .base import check_fields
 from .descent import Move, backtrack
 from .pursuit import Iterate, Pursuit, System, magnitudes, steepest_steps, top
-from .settings import check_fields
 
 MARGIN = 0.01  # c of the paper: a step that changes the support is at most (1 − c)‖Δx‖²/‖AΔx‖²
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top, union
-from .settings import check_fields
 
 
 @dataclass(frozen=True)

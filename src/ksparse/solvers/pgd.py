@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .base import check_fields, inverse
 from .descent import GradientSteps
 from .pursuit import Array, GradientSystem, Iterate
-from .settings import check_fields, inverse
 
 
 @dataclass(frozen=True)

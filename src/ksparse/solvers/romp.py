@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .base import check_fields
 from .pursuit import Columns, Iterate, Pursuit, System, magnitudes, remember, top, union
-from .settings import check_fields
 
 
 @dataclass(frozen=True)

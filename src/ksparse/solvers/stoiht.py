@@ -12,9 +12,8 @@ import numpy as np
 from ..engine.loop import Clock, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Solver
+from .base import Solver, check_fields, divergence_advice, stochastic_step
 from .screen import LOOKS, SWAPS, make_screen
-from .settings import check_fields, divergence_advice, stochastic_step
 from .steps import stage_steps
 
 

@@ -14,9 +14,8 @@ from ...engine.loop import Clock, State
 from ...engine.resume import check_columns
 from ...problem import Problem, Slots
 from ...result import Record, Status
-from ..base import Solver, copy_slots
+from ..base import Solver, check_fields, copy_slots
 from ..newton import Array, Fit, Refitter, Starts
-from ..settings import check_fields
 from .search import SearchRun, SearchState
 from .tableau import FLAT, Attempt, Model, enter_all, exchange, exchanged, resize
 

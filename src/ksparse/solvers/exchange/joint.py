@@ -18,8 +18,8 @@ from ...engine.loop import Clock, State, Task, Trace
 from ...engine.resume import digest, fingerprint
 from ...problem import Problem
 from ...result import Progress, Record, Result, Status, judged
+from ..base import check_fields
 from ..newton import Array
-from ..settings import check_fields
 from .joint_run import ColumnGroups, JointRun
 from .outputs import Classes, Outputs, Single, SquaredTargets, Start
 
