@@ -264,3 +264,12 @@ def test_worth_beside_a_count_near_the_largest_float():
     y[1] = 1e308
     model = KSparseRegressor(4, loss="poisson", solver="ht-svrg", always_keep=[1], random_state=0).fit(A, y)
     assert np.isfinite(model.feature_worth_).all()
+
+
+@pytest.mark.parametrize("solver", ["exchange", "grasp", "htp"])
+def test_coefficients_whose_squares_overflow(solver):
+    """Without a ridge their norm plays no part."""
+    A, y = rows()
+    A[:, 0] *= 1e-80
+    result = minimize(A, 1e106 * y, 2, solver=solver, always_keep=[0, 3])
+    assert result.objective <= 0.5 * result.null_objective

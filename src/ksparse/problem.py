@@ -192,7 +192,7 @@ class Problem:
         `reuse` is a stage no longer needed, whose arrays may be overwritten.
         """
         stage = self.design.stage(self.point(slots), *self.targets, self.row_max, idx, reuse)
-        return stage._replace(value=stage.value + self.ridge(slots))
+        return stage._replace(value=stage.value + self.ridge(slots.x[self.first :]))
 
     def drawn(self, idx: NDArray[np.int64]) -> Stage:
         """The rows that `idx` draws, as a stage whose snapshot has derivative and gradient zero."""
@@ -209,13 +209,14 @@ class Problem:
 
     def objective(self, slots: Slots) -> float:
         """F at an iterate: a pass over its columns only."""
-        return self.design.objective(self.point(slots), *self.targets) + self.ridge(slots)
+        return self.design.objective(self.point(slots), *self.targets) + self.ridge(slots.x[self.first :])
 
-    def ridge(self, slots: Slots) -> float:
-        if self.l2 == 0.0:  # also where x has overflowed
+    def ridge(self, x: NDArray[np.float64]) -> float:
+        """The ridge's part of F, for coefficients without the intercept."""
+        if self.l2 == 0.0:  # also where ‖x‖² overflows
             return 0.0
         with np.errstate(over="ignore"):
-            return 0.5 * self.l2 * float(np.sum(slots.x[self.first :] ** 2))
+            return 0.5 * self.l2 * float(np.sum(x * x))
 
     # --- smoothness ----------------------------------------------------------------------------------------------
     def smoothness(self, k: int) -> float:

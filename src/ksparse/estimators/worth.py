@@ -264,7 +264,9 @@ class LeaveOutRefits:
         """The objective of every refit, the derivatives of the rows and their curvatures."""
         with np.errstate(over="ignore", invalid="ignore"):
             value, derivative, curvature = self.rows.evaluate(self._times(v) + self.offset)
-        return value + 0.5 * self.l2 * np.sum(v[..., int(self.intercept) :] ** 2, axis=(1, 2)), derivative, curvature
+        if self.l2:  # without a ridge ‖v‖² may overflow
+            value = value + 0.5 * self.l2 * np.sum(v[..., int(self.intercept) :] ** 2, axis=(1, 2))
+        return value, derivative, curvature
 
     @functools.cached_property
     def _ridge_and_bound(self) -> tuple[Array, Array]:

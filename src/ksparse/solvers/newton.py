@@ -305,7 +305,7 @@ class Refitter:
         def look(x: Array, z: Array) -> tuple[float, Array, Array]:
             derivative, curvature = np.empty(n), np.empty(n)
             total = losses.evaluate_rows(problem.loss, z, *problem.targets[:2], derivative, curvature)
-            return total / n + 0.5 * l2 * float(x @ x), derivative, curvature
+            return total / n + problem.ridge(x), derivative, curvature
 
         def begin(start: tuple[Array, float]) -> tuple[float, Array, Array, Array, float, Array]:
             z = start[0] @ block + (start[1] + problem.offset)

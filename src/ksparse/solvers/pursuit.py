@@ -298,7 +298,7 @@ class ProblemSystem(System):
             v, pull = np.ldexp(v, -exponent), math.ldexp(pull, -exponent)
             along = v @ self.refitter.block(self._with_kept(columns)) + pull
             squares[i] = float(v @ v) + pull * pull
-            curvatures[i] = float(point.rest.curvature @ along**2) / problem.n + problem.l2 * float(v @ v)
+            curvatures[i] = float(point.rest.curvature @ along**2) / problem.n + 2.0 * problem.ridge(v)
         return squares, curvatures
 
     def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:

@@ -197,7 +197,7 @@ class SquaredTargets(Outputs):
                 x = x - np.linalg.lstsq(G, gradient, rcond=1e-13)[0]
         residual = block @ x + level - self.Y
         derivative = weight[:, np.newaxis] * residual
-        objective = 0.5 * float(np.sum(derivative * residual)) / n + 0.5 * problem.l2 * float(np.sum(x * x))
+        objective = 0.5 * float(np.sum(derivative * residual)) / n + problem.ridge(x)
         return JointFit(columns, x, level - centre @ x, objective, derivative, weight)
 
 
@@ -258,7 +258,7 @@ class Classes(Outputs):
             own = shifted[np.arange(problem.n), self.labels]
             p = np.exp(shifted, out=shifted)
             total = p.sum(axis=1)
-            value = float(problem.weight @ (np.log(total) - own)) / problem.n + 0.5 * problem.l2 * float(np.sum(x * x))
+            value = float(problem.weight @ (np.log(total) - own)) / problem.n + problem.ridge(x)
             return value, p / total[:, np.newaxis]
 
     def _derivative(self, p: Array) -> Array:
