@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import oracle
 import pytest
+from problems import sensing
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
@@ -19,15 +20,6 @@ from ksparse.solvers.steps import stage_steps
 
 NO_BETTER = pytest.mark.filterwarnings("ignore:the objective is .* no better:sklearn.exceptions.ConvergenceWarning")
 ALL = {"ht-svrg": HTSVRG, "ht-saga": HTSAGA, "pgd": PGD, "iht": IHT, "stoiht": StoIHT}
-
-
-def sensing(n=100, d=256, K=4, seed=0, noise=0.0):
-    """The paper's setting: A ~ N(0, 1/n), a K-sparse signal."""
-    rng = np.random.default_rng(seed)
-    A = rng.standard_normal((n, d)) / np.sqrt(n)
-    x = np.zeros(d)
-    x[rng.choice(d, K, replace=False)] = rng.standard_normal(K)
-    return A, A @ x + noise * rng.standard_normal(n), x
 
 
 # --- correct ---------------------------------------------------------------------------------------------------------

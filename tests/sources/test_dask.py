@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from dask_tasks import die, gradient, large, noted, picky, pid, slow, total, total_of, worker
 from scipy import sparse
-from test_phase import SMALL, files, matched
+from trials import SMALL, files, matched
 
 import ksparse
 from ksparse import HTSVRG, KSparseClassifier, KSparseRegressor, minimize

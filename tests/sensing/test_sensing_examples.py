@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="figures need the report extra")
 
-FOLDER = Path(__file__).parent.parent / "examples"
+FOLDER = Path(__file__).parents[2] / "examples"
 
 
 def run(name, *argv):

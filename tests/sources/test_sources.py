@@ -548,7 +548,7 @@ def test_the_same_iterates_from_files(kind, layout, request, tmp_path):
 
 
 def test_the_page_is_true():
-    page = Path(__file__).parent.parent / "docs" / "sources.md"
+    page = Path(__file__).parents[2] / "docs" / "sources.md"
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert failed == 0
     assert tried > 15

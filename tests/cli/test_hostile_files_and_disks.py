@@ -17,12 +17,14 @@ import time
 
 import numpy as np
 import pytest
-from test_commands import listing, no_lines_of_progress, refused, run, write_csv  # noqa: F401
+from commands import listing, refused, run, write_csv
 
 import ksparse
 
 pa = pytest.importorskip("pyarrow", reason="files need the files extra")
 from pyarrow import parquet  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("no_lines_of_progress")
 
 ROWS = "a,b,y\n" + "".join(f"{i},{i * i % 7},{3 * i}\n" for i in range(20))
 NAN = ROWS.replace("\n4,2,", "\n4,nan,")

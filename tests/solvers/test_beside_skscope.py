@@ -12,14 +12,14 @@ import pytest
 
 from ksparse import HTP, IHT, OMP, Exchange, GraHTP, GraSP, minimize
 
-FOLDER = Path(__file__).parent
-FILE = json.loads((FOLDER / "data" / "skscope.json").read_text())["problems"]
+TESTS = Path(__file__).parents[1]
+FILE = json.loads((TESTS / "data" / "skscope.json").read_text())["problems"]
 
 
 @pytest.fixture(scope="module")
 def problem():
     """The function that made the problems; it needs neither skscope nor jax."""
-    folder = str(FOLDER.parent / "benchmarks")
+    folder = str(TESTS.parent / "benchmarks")
     sys.path.insert(0, folder)
     try:
         spec = importlib.util.spec_from_file_location("agree_skscope", f"{folder}/agree_skscope.py")

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from test_phase import SMALL, files, finish, invoke, matched, start
+from trials import SMALL, files, finish, invoke, matched, start
 
 import ksparse
 from ksparse import _dask

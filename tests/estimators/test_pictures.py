@@ -144,7 +144,7 @@ def all_plots():
     model = KSparseRegressor(k=2).fit(X, y)
     stability = support_stability(X, y, model, n_resamples=2, random_state=0)
     cv = KSparseRegressorCV([1, 2], cv=2).fit(X, y)
-    found = phase.Phase.load(Path(__file__).parent.parent / "docs" / "phase" / "omp.json")
+    found = phase.Phase.load(Path(__file__).parents[2] / "docs" / "phase" / "omp.json")
     curves = functools.partial(plot_curves, [found])
     plots = [model.plot, model.plot_convergence, k_path(X, y, [1, 2]).plot, stability.plot, cv.plot, found.plot, curves]
     return [*plots, *FIGURES.values()]

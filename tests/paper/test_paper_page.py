@@ -322,7 +322,7 @@ def test_the_page_in_a_browser(chromium, written, width, dark):
 @in_browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
 def test_the_committed_page_in_a_browser(chromium, width, dark):
-    folder = Path(__file__).parent.parent / "docs" / "paper"
+    folder = Path(__file__).parents[2] / "docs" / "paper"
     page = chromium.open((folder / "index.html").as_uri(), width=width, dark=dark)
     assert page.evaluate(LOADED) == [True] * len(list((folder / "figures").iterdir()))
     assert page.complaints == []

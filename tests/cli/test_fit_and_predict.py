@@ -15,51 +15,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import listing, refused, run, write_csv
 from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_diabetes, load_iris
 from sklearn.linear_model import GammaRegressor
-from typer.testing import CliRunner
 
 import ksparse
 from ksparse import KSparseClassifier, KSparseRegressor, k_path
-from ksparse.cli import app
 from ksparse.losses import LOSSES
 
 pa = pytest.importorskip("pyarrow", reason="files need the files extra")
 from pyarrow import parquet  # noqa: E402
 
-
-def run(*arguments, code=0, input=None):
-    """The command in this process; what it printed."""
-    done = CliRunner().invoke(app, list(map(str, arguments)), input=input)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.stderr + done.stdout
-    return done
-
-
-@pytest.fixture(autouse=True)
-def no_lines_of_progress(monkeypatch):
-    """However long a busy machine takes."""
-    monkeypatch.setattr("ksparse.cli.session.EVERY", 1e9)
-
-
-def refused(*arguments, input=None):
-    """The one line of an error with exit code 2, and nothing on stdout."""
-    done = run(*arguments, code=2, input=input)
-    assert done.stdout == ""
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("error: ")
-    return lines[0]
-
-
-def listing(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def write_csv(path, names, rows):
-    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return path
+pytestmark = pytest.mark.usefixtures("no_lines_of_progress")
 
 
 @pytest.fixture(scope="module")
@@ -616,7 +583,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch):
     (tmp_path / "ksparse").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "120")
-    page = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     examples = [
         example.split("\n", 1)
         for block in re.findall(r"```\n(\$ .*?)```", page, flags=re.DOTALL)

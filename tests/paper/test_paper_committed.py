@@ -14,7 +14,7 @@ from ksparse.paper import FIGURES, draw
 from ksparse.paper.recovery import HT_SVRG, explain_rules
 from ksparse.paper.runner import choose
 
-RUN = Path(__file__).parent.parent / "docs" / "paper"
+RUN = Path(__file__).parents[2] / "docs" / "paper"
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.stats import norm
-from typer.testing import CliRunner
+from trials import SMALL, files, finish, invoke, matched, start
 
-from ksparse.cli import app
 from ksparse.sensing import phase
 from ksparse.sensing.phase import Experiment, Ledger, Phase, donoho_tanner
 from ksparse.sensing.phase.lab import estimate, open_ledger
@@ -29,42 +28,7 @@ from ksparse.sensing.phase.ledger import from_line, read_records, to_line
 from ksparse.sensing.phase.result import crossing, logistic
 from ksparse.sensing.phase.workers import Pool
 
-SMALL = {"d": 32, "n": [8, 16, 24], "K": [1, 4], "trials": 6, "verbose": False}
 COMMAND = ("-d", 32, "--n", "4:32:4", "--K", "1:5:2", "--trials", 12, "--algorithm", "sp", "--algorithm", "htp", "-q")
-
-
-def matched(A, y, k, *, noise, random_state):
-    """The least squares fit on the columns that look most like y: an algorithm that fails often, and draws nothing."""
-    chosen = np.argsort(-np.abs(A.T @ y), kind="stable")[:k]
-    x = np.zeros(A.shape[1])
-    x[chosen] = np.linalg.lstsq(A[:, chosen], y, rcond=None)[0]
-    return x
-
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "ksparse.cli", "phase", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "COLUMNS": "150", "TERM": "dumb"},
-    )  # fmt: skip
-
-
-def finish(process, code=0):
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == code, err + out
-    assert "Traceback" not in err, err
-    return out, err
-
-
-def invoke(*arguments, code=0):
-    """The command in this process."""
-    done = CliRunner().invoke(app, ["phase", *map(str, arguments)])
-    assert done.exit_code == code, done.output
-    return done
-
-
-def files(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 # --- the same bytes --------------------------------------------------------------------------------------------------
@@ -542,7 +506,7 @@ def test_pictures(tmp_path):
 
 
 def test_the_page_is_true():
-    docs = Path(__file__).parent.parent / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     assert doctest.testfile(str(docs / "phase.md"), module_relative=False) == (0, 7)
     found = {name: Phase.load(docs / "phase" / f"{name}.json") for name in ("cosamp", "sp", "htp", "omp", "auto")}
     for path in (docs / "phase" / "curves.svg", docs / "phase" / "cosamp.svg"):
