@@ -1,4 +1,4 @@
-"""Rows: what is in shape is not copied, what is not is converted once, and all layouts give the same numbers."""
+"""The matrix in memory: what is in shape is not copied, what is not is converted once, and all layouts agree."""
 
 from __future__ import annotations
 

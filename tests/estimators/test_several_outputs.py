@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from problems import three_of_eight
 from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import clone
@@ -178,6 +179,13 @@ def test_groups_of_columns(wine):
     two = KSparseClassifier(k=2, groups=pairs).fit(X, y > 0)
     assert two.groups_.size == 2
     assert two.score(X, y > 0) > 0.9
+
+
+def test_columns_that_a_dict_of_groups_leaves_out_stay_alone():
+    X, y = three_of_eight()
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    assert KSparseRegressor(1, groups={"a": "b", "c": "b"}).fit(frame, y).support_.tolist() == [0, 2]
+    assert KSparseRegressor(1, groups={0: 1}).fit(X, y).support_.size == 1
 
 
 # --- files and paths -------------------------------------------------------------------------------------------------

@@ -1,28 +1,14 @@
-"""What helps to choose and to trust a model: the support over resamples, classes in threads, chosen models as files."""
+"""Stability: how often each feature is chosen over resamples of the rows."""
 
 from __future__ import annotations
-
-import threading
-import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
 
-from ksparse import (
-    HTSVRG,
-    Exchange,
-    KSparseClassifier,
-    KSparseClassifierCV,
-    KSparseRegressor,
-    KSparseRegressorCV,
-    k_path,
-    load,
-    support_stability,
-)
+from ksparse import HTSVRG, KSparseClassifier, KSparseRegressor, support_stability
 from ksparse.estimators.stability import Stability, _parts
 
 
@@ -32,7 +18,6 @@ def planted(n=200, d=15, seed=0):
     return X, X[:, :3] @ np.array([2.0, -1.5, 1.0]) + rng.standard_normal(n)
 
 
-# --- the support over resamples --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 def test_what_is_there_is_found_in_every_half(layout):
     X, y = planted()
@@ -146,107 +131,3 @@ def test_a_threshold_is_a_share():
     for threshold in (0.0, 1.5):
         with pytest.raises(ValueError, match="threshold must be"):
             stability.stable(threshold)
-
-
-# --- chosen models ---------------------------------------------------------------------------------------------------
-def test_chosen_models_as_files_and_as_plain_models(tmp_path):
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
-    model = KSparseRegressorCV([2, 4], cv=3)
-    for call in (lambda: model.save(tmp_path / "model.json"), model.to_sklearn):
-        with pytest.raises(NotFittedError):
-            call()
-    model.fit(X, y).save(tmp_path / "model.json")
-    loaded = load(tmp_path / "model.json")
-    assert type(loaded) is KSparseRegressor
-    assert loaded.k == model.k_
-    np.testing.assert_allclose(loaded.predict(X), model.predict(X))
-    np.testing.assert_allclose(model.to_sklearn().predict(X), model.predict(X))
-    X, y = load_breast_cancer(return_X_y=True)
-    model = KSparseClassifierCV([2, 4], cv=3).fit(X, y)
-    np.testing.assert_allclose(model.to_sklearn().predict_proba(X), model.predict_proba(X), rtol=1e-6)
-
-
-def test_cross_validation_knows_names():
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
-    by_name, by_number = (
-        KSparseRegressorCV([1, 2], estimator=KSparseRegressor(always_keep=kept), cv=3).fit(X, y)
-        for kept in (["age"], [0])
-    )
-    assert "age" in by_name.get_feature_names_out()
-    np.testing.assert_allclose(by_name.scores_, by_number.scores_)
-    assert by_name.estimator_.always_keep == ["age"]
-
-
-# --- classes in threads ----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("solver", ["auto", HTSVRG(stages=3, tol=0.0)], ids=["exchange", "stochastic"])
-@pytest.mark.parametrize("seed", [0, np.random.RandomState, np.random.default_rng], ids=["int", "legacy", "generator"])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_model_is_the_same_whatever_the_threads(solver, seed):
-    X, y = load_digits(n_class=4, return_X_y=True)
-    models = [
-        KSparseClassifier(k=4, solver=solver, n_jobs=jobs, random_state=seed(7) if callable(seed) else seed).fit(X, y)
-        for jobs in (None, 2, 4)
-    ]
-    for model in models:
-        np.testing.assert_allclose(model.coef_, models[0].coef_, rtol=1e-9)
-        np.testing.assert_allclose(model.worth_, models[0].worth_, rtol=1e-9)
-        assert model.k_ == 4
-        assert model.status_ == models[0].status_
-
-
-def test_classes_are_learned_in_threads():
-    X, y = load_digits(return_X_y=True)
-    seen = []
-    meet = threading.Barrier(2, timeout=100)  # both threads must be under way at once
-
-    def note(progress):
-        if threading.get_ident() not in seen:
-            seen.append(threading.get_ident())
-            meet.wait()
-
-    KSparseClassifier(k=2, multi_class="ovr", n_jobs=2, callback=note).fit(X, y)
-    assert len(seen) == 2
-    seen = []
-    KSparseClassifier(k=2, multi_class="ovr", callback=lambda progress: seen.append(threading.get_ident())).fit(X, y)
-    assert set(seen) == {threading.get_ident()}
-
-
-@pytest.mark.parametrize("jobs", [None, 2])
-def test_warnings_point_at_the_line_that_called(jobs):
-    X, y = load_iris(return_X_y=True)
-    regressor, classifier = (
-        cls(k=3, solver=Exchange(stages=1), n_jobs=jobs) for cls in (KSparseRegressor, KSparseClassifier)
-    )
-    for call in (
-        lambda: regressor.fit(X, X @ np.arange(4)),
-        lambda: classifier.fit(X, y),
-        lambda: classifier.partial_fit(X, y),
-    ):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            call()
-        assert caught
-        for warning in caught:
-            assert issubclass(warning.category, ConvergenceWarning)
-            assert warning.filename == __file__
-
-
-def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
-    """Refits for the worth of every feature would take a good part of a cross-validation."""
-    from ksparse.estimators import base
-
-    seen, examine = [], base.examine
-    monkeypatch.setattr(base, "examine", lambda *all: (seen.append(1), examine(*all))[1])
-    X, y = load_breast_cancer(return_X_y=True)
-    model = KSparseClassifierCV([1, 2], cv=3).fit(X, y)
-    assert len(seen) == 1
-    assert model.estimator_.feature_worth_.max() > 0.0
-    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
-    assert len(seen) == 1
-    k_path(X, y, [1, 2], KSparseClassifier())
-    assert len(seen) == 3  # these models are the user's
-    for cv in (b"bytes", np.ones((2, 2, 2)), [(0, [999])], 0):
-        with pytest.raises(ValueError, match="cv must be a number of folds"):
-            KSparseClassifierCV([1], cv=cv).fit(X, y)
-    with pytest.raises(ValueError, match="cv must give at least one fold"):
-        KSparseClassifierCV([1], cv=[]).fit(X, y)

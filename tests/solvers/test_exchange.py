@@ -210,3 +210,9 @@ def test_what_it_cannot_do_is_said():
                          ({"working_set": 0}, "working_set must be at least 1")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             Exchange(**bad)
+
+
+def test_a_start_on_a_zero_column_is_dropped():
+    found = minimize(np.zeros((5, 1)), np.arange(5.0), 1, solver="exchange", x0=[1.0])
+    assert found.converged
+    assert found.support.size == 0

@@ -6,7 +6,6 @@ import bz2
 import doctest
 import gzip
 import itertools
-import threading
 import tracemalloc
 from pathlib import Path
 
@@ -37,7 +36,7 @@ from ksparse import (
     support_stability,
 )
 from ksparse.design import matrix as matrix_module
-from ksparse.design.blocks import AHEAD, DRAW, read_ahead
+from ksparse.design.blocks import AHEAD, DRAW
 from ksparse.problem import Problem
 from ksparse.sources import Blocks, Source, open_files
 
@@ -444,42 +443,6 @@ def test_a_sparse_sample_is_scaled_in_place_and_goes_before_the_next_one(monkeyp
     sample = (1 - np.exp(-1)) * n * each * (8 + 4)
     # the rows as they come and as they are put together, a block in hand, and vectors; without that nearly five samples
     assert peak < 2.2 * sample + 30 * 8 * n, peak / sample
-
-
-# --- reading ahead ---------------------------------------------------------------------------------------------------
-def test_the_next_block_is_read_while_this_one_is_at_work():
-    read = [threading.Event() for _ in range(6)]
-
-    def blocks():
-        for number, event in enumerate(read):
-            event.set()
-            yield number
-
-    for _, number in read_ahead(blocks()):
-        assert read[min(number + 1, 5)].wait(timeout=100), number
-
-
-def test_a_reader_stops_with_its_caller():
-    before, closed = threading.active_count(), []
-
-    def endless():
-        try:
-            while True:
-                yield 0
-        finally:
-            closed.append(True)
-
-    for _ in read_ahead(endless()):
-        break
-    assert closed == [True]
-    assert threading.active_count() == before
-
-    def broken():
-        yield 1
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(read_ahead(broken()))
 
 
 def test_times_and_load(dense):

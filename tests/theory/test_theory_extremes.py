@@ -1,4 +1,4 @@
-"""The theory at the ends: numbers of any size, flags that are none, and certificates of fitted estimators."""
+"""The theory at the ends: numbers of any size, and flags that are none."""
 
 from __future__ import annotations
 
@@ -7,96 +7,10 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
 
-from ksparse import KSparseClassifier, KSparseRegressor, KSparseRegressorCV, load, theory
+from ksparse import theory
 
 
-# --- the certificate of an estimator --------------------------------------------------------------------------------
-def rows_of(n=200, d=20, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d)) * np.geomspace(0.1, 10.0, d) + 3.0
-    return X, X[:, 0] - X[:, 5] + rng.standard_normal(n)
-
-
-def by_hand(X, intercept):
-    """The columns as the estimators scale them."""
-    if not intercept:
-        return X / np.sqrt((X**2).mean(axis=0))
-    return (X - X.mean(axis=0)) / X.std(axis=0)
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-def test_a_certificate_of_a_regressor_is_that_of_what_it_minimised(intercept):
-    X, y = rows_of()
-    model = KSparseRegressor(k=4, l2=0.3, fit_intercept=intercept, always_keep=[2]).fit(X, y)
-    found = theory.certificate(X, y, model)
-    Z = by_hand(X, intercept)
-    x = model.coef_ * (X.std(axis=0) if intercept else np.sqrt((X**2).mean(axis=0)))
-    plain = theory.certificate(Z, y, x, k=4, l2=0.3, intercept=intercept, always_keep=[2])
-    assert found.data == "X with its columns " + (
-        "centred and divided by their standard deviations" if intercept else "divided by their root mean squares"
-    )
-    assert found.data in str(found)
-    assert found.data in found._repr_html_()
-    assert (found.k, found.K, found.l2, found.verdict) == (plain.k, plain.K, plain.l2, plain.verdict)
-    for name in ("L", "nu", "step", "grad_norm", "reference_norm"):
-        assert getattr(found, name) == pytest.approx(getattr(plain, name), rel=1e-6)
-    np.testing.assert_allclose(found.alpha[:2], plain.alpha[:2], rtol=1e-6)
-
-
-def test_a_certificate_knows_loss_weights_and_classes():
-    X, y = rows_of()
-    label, weight = np.where(y > y.mean(), "yes", "no"), np.linspace(0.5, 1.5, len(y))
-    model = KSparseClassifier(k=3, class_weight="balanced").fit(X, label, sample_weight=weight)
-    found = theory.certificate(X, label, model, 1, sample_weight=weight)
-    share = weight * np.where(label == "yes", 1 / weight[label == "yes"].sum(), 1 / weight[label == "no"].sum())
-    mean = share @ X / share.sum()
-    Z = (X - mean) / np.sqrt(share @ (X - mean) ** 2 / share.sum())
-    plain = theory.certificate(
-        Z, np.where(label == "yes", 1.0, -1.0), k=3, K=1, loss="logistic", l2=model.l2_, intercept=True,
-        sample_weight=share,
-    )  # fmt: skip
-    assert pytest.approx(plain.L, rel=1e-6) == found.L
-    assert np.isfinite(found.grad_norm)
-    robust = KSparseRegressor(k=2, loss="huber", standardize=False).fit(X, y)
-    assert theory.certificate(X, y, robust).data == "X as it was given"
-    chosen = KSparseRegressorCV([2, 3], cv=2).fit(X, y)
-    assert theory.certificate(X, y, chosen).k == chosen.k_
-    sparse = theory.certificate(csr_array(X), y, KSparseRegressor(k=2).fit(csr_array(X), y))
-    assert sparse.data == "X with its columns divided by their standard deviations"
-
-
-def test_what_no_certificate_can_be_about_is_refused(tmp_path):
-    X, y = rows_of()
-    model = KSparseRegressor(k=2).fit(X, y)
-    for name, value in {"loss": "huber", "l2": 1.0, "always_keep": [0], "intercept": True}.items():
-        with pytest.raises(ValueError, match=f"{name} is known to the estimator"):
-            theory.certificate(X, y, model, **{name: value})
-    for other, word in ((X[:100], "100 rows"), (2.0 * X, "another deviation in column 0")):
-        with pytest.raises(ValueError, match=f"A must hold the rows that the model was fitted on .* got {word}"):
-            theory.certificate(other, y[: len(other)], model)
-    classes = np.digitize(y, [-1.0, 1.0])
-    for bad, target, words in (
-        (KSparseClassifier(k=2).fit(X, classes), classes, "two classes"),
-        (KSparseRegressor(k=2).fit(X, np.c_[y, y]), np.c_[y, y], "one target"),
-        (KSparseRegressor(k=2, groups=np.arange(20) // 2).fit(X, y), y, "without groups"),
-        (KSparseRegressor(k=2, positive=True).fit(X, y), y, "without positive=True"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            theory.certificate(X, target, bad)
-    model.save(tmp_path / "model.json")
-    with pytest.raises(ValueError, match="one read from a file"):
-        theory.certificate(X, y, load(tmp_path / "model.json"))
-    with pytest.raises(ValueError, match="an estimator of ksparse, got LinearRegression"):
-        theory.certificate(X, y, LinearRegression().fit(X, y))
-    with pytest.raises(NotFittedError):
-        theory.certificate(X, y, KSparseRegressor())
-
-
-# --- extremes --------------------------------------------------------------------------------------------------------
 def test_numbers_beyond_floats_are_named():
     with pytest.raises(ValueError, match=r"K asks for k = inf here, which is beyond 2\^53; d bounds it"):
         theory.minimum_k(1e308, 4)
