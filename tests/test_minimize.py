@@ -19,7 +19,7 @@ LOSSES = list(losses.LOSSES)
 
 
 # --- what may be called converged ------------------------------------------------------------------------------------
-def test_the_one_place_that_judges():
+def test_what_may_be_called_converged():
     fine = Status("converged", "done")
     assert judged(fine, 1.0, 2.0, 0.0, True) is fine
     assert judged(fine, 2.1, 2.0, 0.2, True) is fine
@@ -34,7 +34,7 @@ def test_the_one_place_that_judges():
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("solver", ["exchange", "pgd", "ht-svrg", "ht-saga", "grasp"])
-def test_null_objectives(solver, loss):
+def test_the_null_objective_is_that_of_the_intercept_and_the_kept_columns(solver, loss):
     rng = np.random.default_rng(1)
     A = rng.standard_normal((60, 6))
     y = np.sign(A[:, 0] + 0.5) if loss in ("logistic", "squared_hinge") else np.floor(np.abs(A[:, 0]) * 3)

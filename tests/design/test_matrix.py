@@ -155,7 +155,7 @@ def test_the_same_bits_for_any_number_of_threads(layout, monkeypatch):
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-def test_norms(A, layout):
+def test_norms_of_rows_and_smoothness(A, layout):
     X = A if layout == "dense" else sparse.csr_array(A)
     kept = [3, 20]
     problem = Problem.create(X, np.ones(60), always_keep=kept)
@@ -169,6 +169,6 @@ def test_norms(A, layout):
         assert problem.smoothness(r) >= problem.restricted_smoothness(r) * (1 - 1e-12)
 
 
-def test_the_types():
+def test_sparse_rows_become_csr_and_dense_ones_an_array():
     assert isinstance(as_rows(sparse.eye_array(3)), CSR)
     assert isinstance(as_rows(np.eye(3)), np.ndarray)

@@ -65,7 +65,7 @@ def test_max_time_is_heard_in_the_spectral_norm(clock):
     assert clock.now < 0.2
 
 
-def test_history():
+def test_history_has_a_row_for_every_stage():
     A, y, _ = sensing()
     result = minimize(A, y, 36, solver=HTSVRG(step=0.3, stages=10, m=50, batch_size=4, tol=0), random_state=0)
     h = result.history

@@ -85,7 +85,7 @@ def test_quantile_counts_what_never_happened():
     assert quantile([]) is None
 
 
-def test_powers():
+def test_powers_of_ten_beyond_floats():
     assert power(55.2) == "10^55"
     assert power(None) == "beyond floats"
     drawn = as_powers([None, 2.0, 400.0])
@@ -316,7 +316,7 @@ def test_a_slope_met_just_before_the_end_is_not_the_beginning_of_a_line():
         ([[4.0, 1.0, 1.0, 1.0], [4.0]], "open", "it holds for stages"),
     ],
 )
-def test_twenty_thousand(slopes, verdict, text):
+def test_verdict_on_the_smallest_step(slopes, verdict, text):
     runs = [
         falling(one, m=m, stages=40_000, panel=small_steps.LONG) for m, one in zip((300, 500), slopes, strict=False)
     ]

@@ -47,7 +47,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "solver"), CASES, ids=lambda value: str(value))
-def test_as_skscope(problem, name, solver):
+def test_the_same_columns_and_objectives_as_skscope(problem, name, solver):
     settings, theirs = FILE[name]["settings"], FILE[name]["solutions"][solver]
     loss = settings["loss"]
     A, y, k = problem(**settings)

@@ -91,7 +91,7 @@ def test_a_start_far_away_costs_nothing(solver, far):
     assert grouped.objective <= 2 * joint(A, y, 2, loss="huber", groups=np.arange(10) // 2).objective
 
 
-def test_second_steps_mend_what_a_far_start_has_rounded():
+def test_a_start_far_away_leaves_no_rounding_behind():
     rng = np.random.default_rng(2)
     A = rng.standard_normal((30, 4))
     y = 1e-53 * (A[:, 0] + 0.1 * rng.standard_normal(30))

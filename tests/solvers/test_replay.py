@@ -276,7 +276,7 @@ def test_equal_columns_get_equal_bits_in_ht_saga():
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-def test_the_seam_takes_sampled_rows(layout):
+def test_a_stage_on_the_sampled_rows_alone_is_the_same(layout):
     """A stage whose rows are only the sampled ones, and idx points into them, gives the same iterates, bit for bit."""
     A, y = make_data("logistic", 1)
     problem = Problem.create(LAYOUTS[layout](A), y, loss="logistic", sample_weight=np.arange(1.0, 41.0))

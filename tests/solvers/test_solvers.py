@@ -311,7 +311,7 @@ def test_a_warm_start_goes_on_where_the_last_run_stopped():
 @NO_BETTER
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_edges(name, layout):
+def test_single_rows_and_columns_constants_and_zeros(name, layout):
     rng = np.random.default_rng(0)
     solver = ALL[name]()
 
