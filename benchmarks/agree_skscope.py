@@ -2,8 +2,8 @@
 
     python benchmarks/agree_skscope.py [--out tests/data/skscope.json]
 
-Needs skscope (and its jax); `tests/test_agreement.py` needs only the file, makes the problems again from their seeds,
-and compares supports and objectives.
+Needs skscope (and its jax); `tests/solvers/test_beside_skscope.py` needs only the file, makes the problems again from
+their seeds, and compares supports and objectives.
 
 Its solvers are told what makes both sides run the same algorithm.  The loss is the sum over the rows, squared: half the
 square, and the step of IHT and HTP is 1 (0.005 by default, in whatever unit the loss has), as in compressed sensing;

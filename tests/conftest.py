@@ -1,4 +1,4 @@
-"""What tests share: a clock that they control, and Ctrl-C that is heard."""
+"""What tests share: a clock that they control, Ctrl-C that is heard, and commands that show no progress."""
 
 from __future__ import annotations
 
@@ -32,3 +32,9 @@ def clock(monkeypatch):
     for module in ("engine.loop", "engine.checkpoint"):
         monkeypatch.setattr(f"ksparse.{module}.time", clock)
     return clock
+
+
+@pytest.fixture
+def no_lines_of_progress(monkeypatch):
+    """However long a busy machine takes."""
+    monkeypatch.setattr("ksparse.cli.session.EVERY", 1e9)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
+from ksparse import HTSAGA, HTSVRG, IHT, PGD, KSparseRegressor, StoIHT, joint, k_path, minimize
 
 A = np.random.default_rng(0).standard_normal((6, 4))
 Y = A[:, 0]
@@ -169,3 +169,17 @@ def test_nothing_the_caller_owns_is_written_to():
         part.flags.writeable = False
     for solver in (HTSVRG(), HTSAGA(), PGD(), StoIHT()):
         minimize(**parts, k=2, solver=solver, random_state=0)
+
+
+@pytest.mark.parametrize("name", ["always_keep", "groups"])
+def test_ragged_lists_are_named(name):
+    A = np.random.default_rng(0).standard_normal((30, 4))
+    ragged = [[1.0], [1.0, 2.0]]
+    with pytest.raises(ValueError, match=name):
+        joint(A, A[:, 0], 1, **{name: ragged})
+    with pytest.raises(ValueError, match=name):
+        KSparseRegressor(**{name: ragged}).fit(A, A[:, 0])
+    with pytest.raises(ValueError, match="start"):
+        joint(A, A[:, 0], 1, start=0.5)
+    with pytest.raises(ValueError, match="X must be an array"):
+        k_path(ragged, A[:, 0])

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from problems import sensing
 
 from ksparse import HTSVRG, minimize
 
@@ -49,8 +50,6 @@ def test_the_table_of_streams_is_that_of_the_benchmark():
 
 
 def test_the_quoted_remedy_is_a_real_one():
-    from test_solvers import sensing
-
     A, y, _ = sensing()
     status = minimize(A, y, 36, solver=HTSVRG(step=3.0), random_state=0).status
     assert f"`{status.message}; {status.remedy}`" in README

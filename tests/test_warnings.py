@@ -11,6 +11,7 @@ from scipy.sparse import csc_array, csr_matrix
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.exceptions import ConvergenceWarning
 
+import ksparse
 from ksparse import KSparseClassifier, KSparseRegressor, KSparseRegressorCV, joint, k_path, minimize, recover, theory
 from ksparse.sources import Blocks, open_files
 
@@ -273,3 +274,44 @@ def test_coefficients_whose_squares_overflow(solver):
     A[:, 0] *= 1e-80
     result = minimize(A, 1e106 * y, 2, solver=solver, always_keep=[0, 3])
     assert result.objective <= 0.5 * result.null_objective
+
+
+def test_a_column_too_small_for_a_coefficient_counts_as_constant():
+    X = np.array([[1.0, 5e-324], [2, 1e-323], [3, 2e-323], [4, 5e-324], [5.0, 1e-323]])
+    y = np.array([1.0, 2, 1.5, 4, 4.5])
+    model = KSparseRegressor(k=2).fit(X, y)
+    assert model.support_.tolist() == [0]
+    assert np.isfinite(model.predict(X)).all()
+    assert np.isfinite(KSparseClassifier(k=1).fit(X[:, 1:], y > 2).predict_proba(X[:, 1:])).all()
+
+
+def test_float32_coefficients_that_it_cannot_hold_are_float64(tmp_path):
+    X = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    for size in (1e40, 1e-60):
+        model = KSparseRegressor(k=1).fit(X, X[:, 0].astype(float) * size)
+        assert model.support_.tolist() == [0]
+        assert model.coef_[0] == pytest.approx(size, rel=1e-2)
+        model.save(tmp_path / "model.json")
+        np.testing.assert_array_equal(ksparse.load(tmp_path / "model.json").predict(X), model.predict(X))
+    assert KSparseRegressor(k=1).fit(X, X[:, 0]).coef_.dtype == np.float32
+
+
+def test_coefficients_beyond_all_floats_are_not_called_converged():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 2)) * 1e-300
+    with pytest.warns(ConvergenceWarning, match="range of floats"):
+        model = KSparseRegressor(k=1).fit(X, X[:, 0] * 1e300 * 1e20)
+    assert model.status_ == "diverged"
+    found = minimize(X, X[:, 0] * 1e300 * 1e20, 1, standardize=True)
+    assert found.status == "diverged"
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_warm_start_from_a_model_beyond_all_floats_begins_anew(targets):
+    A = np.random.default_rng(3).standard_normal((30, 4))
+    y = np.tile(A[:, :1], (1, targets)).squeeze()
+    model = KSparseRegressor(k=1, warm_start=True)
+    with pytest.warns(ConvergenceWarning, match="beyond the range of floats"):
+        model.fit(1e-200 * A, 1e150 * y)
+    assert not np.isfinite(model.coef_).all()
+    assert model.fit(A, y).score(A, y) > 0.99

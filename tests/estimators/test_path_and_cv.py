@@ -1,0 +1,136 @@
+"""Choosing k: paths with their criteria, and cross-validation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import planted, three_of_eight
+from scipy.special import gammaln
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from ksparse import (
+    KSparseClassifier,
+    KSparseClassifierCV,
+    KSparseRegressor,
+    KSparseRegressorCV,
+    k_path,
+    load,
+    support_stability,
+)
+
+
+def test_a_path_finds_the_planted_size():
+    X, y = planted()
+    path = k_path(X, y, np.arange(1, 11))
+    assert path.best("bic").k_ == path.best().k_ == 4
+    np.testing.assert_array_equal(path.best().support_, np.arange(4))
+    assert (np.diff(path.objective) <= 1e-9).all()
+    assert path.coefs.shape == (10, 40)
+    assert [support.size for support in path.supports] == list(range(1, 11))
+    for model, k in zip(path.models, path.k, strict=True):
+        alone = KSparseRegressor(k=int(k)).fit(X, y)
+        assert model.objective_ <= alone.objective_ * (1 + 1e-6) or k > 4  # the warm start is no worse where it matters
+    residual = np.mean((y - path.models[3].predict(X)) ** 2)
+    assert path.bic[3] == pytest.approx(300 * np.log(residual) + np.log(300) * 4)
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        path.best("cp")
+    with pytest.raises(ValueError, match="estimator must be"):
+        k_path(X, y, estimator=LinearRegression())
+
+
+def test_cross_validation_takes_the_simplest_good_model():
+    X, y = planted()
+    model = KSparseRegressorCV(np.arange(1, 11), n_jobs=2).fit(X, y)
+    assert model.k_ == 4
+    assert model.best_k_ >= model.k_
+    assert model.scores_.shape == (5, 10)
+    chosen = np.flatnonzero(model.ks_ == model.k_)[0]
+    best = np.argmax(model.mean_score_)
+    assert model.mean_score_[chosen] >= model.mean_score_[best] - model.standard_error_[best]
+    assert chosen == 0 or model.mean_score_[chosen - 1] < model.mean_score_[best] - model.standard_error_[best]
+    np.testing.assert_array_equal(model.support_, np.arange(4))
+    np.testing.assert_allclose(model.predict(X), model.estimator_.predict(X))
+    best = KSparseRegressorCV(np.arange(1, 11), one_standard_error=False).fit(X, y)
+    assert best.k_ == best.best_k_
+    serial = KSparseRegressorCV(np.arange(1, 11)).fit(X, y)
+    np.testing.assert_allclose(serial.scores_, model.scores_)
+    by_hand = clone(KSparseRegressor(k=4)).fit(X[60:], y[60:])
+    assert model.scores_[0, 3] == pytest.approx(-np.mean((y[:60] - by_hand.predict(X[:60])) ** 2) / 2)
+    scored = KSparseClassifierCV([1, 2, 3], scoring="roc_auc", cv=3).fit(X, y > 0)
+    assert scored.best_score_ > 0.8
+
+
+def test_pictures_of_the_choice(tmp_path):
+    pytest.importorskip("matplotlib", reason="figures need the report extra")
+    X, y = planted()
+    ax = k_path(X, y, np.arange(1, 8)).plot(tmp_path / "path.png")
+    assert ax.get_title() == "smallest EBIC at k = 4"
+    assert ax.get_xlabel() == "k"
+    assert "chosen: k = 4" in KSparseRegressorCV(np.arange(1, 8)).fit(X, y).plot(tmp_path / "cv.png").get_title()
+
+
+def test_criteria_count_choices_and_rows():
+    X, y = three_of_eight()
+    path = k_path(X, np.digitize(y, [-2, 2]), [1, 2, 3], KSparseClassifier(multi_class="ovr"))
+    ways = gammaln(9) - gammaln(np.arange(2, 5)) - gammaln(9 - np.arange(1, 4))
+    np.testing.assert_allclose(path.ebic - path.bic, 2 * 3 * ways)
+    kept = k_path(X, y, [1, 2], KSparseRegressor(always_keep=[7]))
+    np.testing.assert_allclose(kept.ebic - kept.bic, 2 * np.log([7, 21]))
+    assert k_path(X, y, range(1, 9), KSparseRegressor(always_keep=[6, 7])).k.tolist() == [1, 2, 3, 4, 5, 6]
+    weight = np.random.default_rng(0).integers(1, 4, 60)
+    weighted = k_path(X, y, [1, 2, 3], sample_weight=weight)
+    repeated = k_path(np.repeat(X, weight, axis=0), np.repeat(y, weight), [1, 2, 3])
+    np.testing.assert_allclose(weighted.bic, repeated.bic, rtol=1e-6)
+
+
+# --- cross-validation ------------------------------------------------------------------------------------------------
+def test_chosen_models_as_files_and_as_plain_models(tmp_path):
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    model = KSparseRegressorCV([2, 4], cv=3)
+    for call in (lambda: model.save(tmp_path / "model.json"), model.to_sklearn):
+        with pytest.raises(NotFittedError):
+            call()
+    model.fit(X, y).save(tmp_path / "model.json")
+    loaded = load(tmp_path / "model.json")
+    assert type(loaded) is KSparseRegressor
+    assert loaded.k == model.k_
+    np.testing.assert_allclose(loaded.predict(X), model.predict(X))
+    np.testing.assert_allclose(model.to_sklearn().predict(X), model.predict(X))
+    X, y = load_breast_cancer(return_X_y=True)
+    model = KSparseClassifierCV([2, 4], cv=3).fit(X, y)
+    np.testing.assert_allclose(model.to_sklearn().predict_proba(X), model.predict_proba(X), rtol=1e-6)
+
+
+def test_cross_validation_knows_names():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    by_name, by_number = (
+        KSparseRegressorCV([1, 2], estimator=KSparseRegressor(always_keep=kept), cv=3).fit(X, y)
+        for kept in (["age"], [0])
+    )
+    assert "age" in by_name.get_feature_names_out()
+    np.testing.assert_allclose(by_name.scores_, by_number.scores_)
+    assert by_name.estimator_.always_keep == ["age"]
+
+
+def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
+    """Refits for the worth of every feature would take a good part of a cross-validation."""
+    from ksparse.estimators import base
+
+    seen, examine = [], base.examine
+    monkeypatch.setattr(base, "examine", lambda *all: (seen.append(1), examine(*all))[1])
+    X, y = load_breast_cancer(return_X_y=True)
+    model = KSparseClassifierCV([1, 2], cv=3).fit(X, y)
+    assert len(seen) == 1
+    assert model.estimator_.feature_worth_.max() > 0.0
+    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    assert len(seen) == 1
+    k_path(X, y, [1, 2], KSparseClassifier())
+    assert len(seen) == 3  # these models are the user's
+    for cv in (b"bytes", np.ones((2, 2, 2)), [(0, [999])], 0):
+        with pytest.raises(ValueError, match="cv must be a number of folds"):
+            KSparseClassifierCV([1], cv=cv).fit(X, y)
+    with pytest.raises(ValueError, match="cv must give at least one fold"):
+        KSparseClassifierCV([1], cv=[]).fit(X, y)
