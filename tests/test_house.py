@@ -128,3 +128,12 @@ def test_public_names():
     assert set(ksparse.__all__) <= set(dir(ksparse))
     with pytest.raises(AttributeError, match="nothing"):
         ksparse.nothing  # noqa: B018
+
+
+def test_folders_of_tests_are_folders_of_the_package():
+    tests = Path(__file__).parent
+    beside = {"data", "fuzz"}
+    folders = {path.parent.relative_to(tests).parts[0] for path in tests.rglob("*/*.py")} - beside
+    assert folders <= {path.name for path in ROOT.iterdir() if path.is_dir()}
+    names = collections.Counter(path.name for path in tests.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -291,7 +291,8 @@ def test_a_stage_on_the_sampled_rows_alone_is_the_same(layout):
             part = Problem.create(LAYOUTS[layout](A[order]), y[order])
             stage = stage._replace(
                 rows=part.design.rows, y=y[order], weight=problem.weight[order], offset=problem.offset[order],
-                derivative=stage.derivative[order], row_max=part.row_max, idx=np.searchsorted(order, idx).reshape(-1, 1),
+                derivative=stage.derivative[order], row_max=part.row_max,
+                idx=np.searchsorted(order, idx).reshape(-1, 1),
             )  # fmt: skip
             home = dataclasses.replace(part, loss=problem.loss)
         screen = make_screen(home, 6, 1)
