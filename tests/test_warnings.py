@@ -315,3 +315,10 @@ def test_a_warm_start_from_a_model_beyond_all_floats_begins_anew(targets):
         model.fit(1e-200 * A, 1e150 * y)
     assert not np.isfinite(model.coef_).all()
     assert model.fit(A, y).score(A, y) > 0.99
+
+
+def test_many_signals_beside_a_subnormal_column():
+    rng = np.random.default_rng(0)
+    A = np.column_stack([1e-320 * rng.standard_normal(7), rng.standard_normal(7)])
+    found = recover(A, np.outer(A[:, 1], rng.standard_normal(9)), 2, algorithm="romp", random_state=0)
+    assert np.isfinite(found.x).all()

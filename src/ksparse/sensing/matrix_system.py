@@ -298,6 +298,7 @@ def transposed(A: Array) -> Array:
     return out
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a solution that is not finite counts as no good
 def least_squares_together(
     rows: Array, supports: NDArray[np.int64], y: Array, first: Array
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
