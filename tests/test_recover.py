@@ -29,7 +29,7 @@ from ksparse import (
     minimize,
     recover,
 )
-from ksparse._threads import blas_threads
+from ksparse._jit import blas_threads
 from ksparse.sensing import ensembles, signals
 
 ALL = ("auto", "iht", "niht", "pgd", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp", "stoiht",

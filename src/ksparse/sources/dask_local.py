@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._dask import check_version, portable
-from .._threads import one_thread
+from .._jit import one_thread
 from ..design.matrix import canonical
 
 T = TypeVar("T")
