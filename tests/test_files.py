@@ -28,7 +28,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from ksparse import KSparseRegressor, load
-from ksparse.sources import Files, memory, open_files
+from ksparse.sources import Files, open_files, storage
 from ksparse.sources.encoding import all_finite, spread
 
 RNG = np.random.default_rng(7)
@@ -431,7 +431,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_files_are_named_with_the_place(tmp_path, case, monkeypatch):
-    monkeypatch.setattr("ksparse.sources.csv.BLOCK", 1 << 14)
+    monkeypatch.setattr("ksparse.sources.readers.CSV_BLOCK", 1 << 14)
     name, content, message = HOSTILE[case]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message) as caught:
@@ -440,7 +440,7 @@ def test_hostile_files_are_named_with_the_place(tmp_path, case, monkeypatch):
 
 
 def test_harmless_oddities_of_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("ksparse.sources.csv.BLOCK", 1 << 14)
+    monkeypatch.setattr("ksparse.sources.readers.CSV_BLOCK", 1 << 14)
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf\r\n"a, in m", b ,y\r\n1, 2.5 ,3\r\n\r\n"4",+5e0,6\r\n\r\n\r\n')
     source = open_files(tmp_path / "a.csv")
     assert source.names == ["a, in m", "b"]
@@ -792,7 +792,7 @@ def test_a_pipe_needs_its_format(monkeypatch):
 
 
 def test_text_is_parsed_once(tmp_path, monkeypatch):
-    from ksparse.sources.csv import CsvReader
+    from ksparse.sources.readers import CsvReader
 
     parsed = []
     real = CsvReader.read
@@ -810,8 +810,8 @@ def test_text_is_parsed_once(tmp_path, monkeypatch):
 
 def test_large_spools_are_files_without_a_name(tmp_path, monkeypatch):
     shelves = []
-    real = memory.ScratchFile.__init__
-    monkeypatch.setattr(memory.ScratchFile, "__init__", lambda s, folder=None: shelves.append(s) or real(s, folder))
+    real = storage.ScratchFile.__init__
+    monkeypatch.setattr(storage.ScratchFile, "__init__", lambda s, folder=None: shelves.append(s) or real(s, folder))
     numbers = RNG.standard_normal((40_000, 5))
     pd.DataFrame(numbers, columns=list("abcde")).to_csv(tmp_path / "a.csv", index=False, float_format="%.17g")
     source = open_files(tmp_path / "a.csv", memory="1MB", cache=tmp_path)
@@ -933,9 +933,9 @@ def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
         assert len(decoded) == 4  # of some columns the table is read
     with open_files(tmp_path / "rows.parquet", target=False, cache=False) as source:
         assert source._cache is None
-    assert memory.free_memory() > 0
-    assert not memory.has_room(1 << 60, None)
-    assert not memory.has_room(1, tmp_path / "nowhere")
+    assert storage.free_memory() > 0
+    assert not storage.has_room(1 << 60, None)
+    assert not storage.has_room(1, tmp_path / "nowhere")
 
 
 def test_an_encoding_must_give_the_features_of_the_model(tmp_path):

@@ -17,8 +17,7 @@ from .._validate import as_real
 from ..design.blocks import MEMORY, Source
 from ..design.matrix import canonical, is_sparse
 from .encoding import VERSION, all_finite
-from .inputs import InputFile, OpenedFiles, reading
-from .memory import check_memory, fill_in_turns, read_into
+from .storage import InputFile, OpenedFiles, check_memory, fill_in_turns, read_into, reading
 
 
 class Blocks(Source):

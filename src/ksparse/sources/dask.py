@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..design.blocks import MEMORY, SHARE_OF_BLOCKS, Source, Times, _copy_block, between_blocks
-from .memory import check_memory
+from .storage import check_memory
 
 if TYPE_CHECKING:
     from .dask_local import PartResult, PassTask

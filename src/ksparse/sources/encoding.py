@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from .._jit import SUMS, kernel
 from ..design.blocks import BLOCK, read_ahead
-from .inputs import import_arrow
-from .memory import TURNS
+from .storage import TURNS, import_arrow
 
 if TYPE_CHECKING:
     from .readers import TableReader

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .encoding import VERSION
-from .inputs import BROKEN, InputFile, OpenedFiles, first_failure, reading
-from .memory import Budget, Spool
+from .storage import BROKEN, Budget, InputFile, OpenedFiles, Spool, first_failure, reading
 
 PIECE = 1 << 22  # bytes of text parsed at once
 UNLIMITED = 1 << 62
