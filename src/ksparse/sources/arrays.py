@@ -55,11 +55,10 @@ class Blocks(Source):
         memory = check_memory(memory)
         if isinstance(blocks, str | os.PathLike):
             blocks = _map_npy(Path(blocks))
-        if isinstance(blocks, np.ndarray) or is_sparse(blocks):
-            blocks = canonical(blocks, "blocks")
-            found = _inspect([blocks])
-        else:
-            found = _inspect(_reiterable(blocks))
+        one = isinstance(blocks, np.ndarray) or is_sparse(blocks)
+        self._given = [canonical(blocks, "blocks")] if one else _reiterable(blocks)
+        self._file = InputFile(Path(blocks.filename)) if _is_whole_file(blocks) else None
+        found = _inspect(self._given)
         if 0 in found.shape:
             raise ValueError(f"blocks must hold at least one row and one column, got shape {found.shape}")
         if names is not None and len(names) != found.shape[1]:
@@ -71,17 +70,12 @@ class Blocks(Source):
             names=None if names is None else list(map(str, names)), y=None if y is None else np.asarray(y),
             memory=memory,
         )  # fmt: skip
-        self._given = blocks
-        self._file = InputFile(Path(blocks.filename)) if _is_whole_file(blocks) else None
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         given, rows = self._given, self.block_rows
-        pieces: Iterable[Any]
-        if self._file is not None:
+        if self._file is not None and isinstance(given, list):
             self._file.check_unchanged()
-            pieces = _read_plainly(given, rows)
-        elif isinstance(given, np.ndarray) or is_sparse(given):
-            pieces = _cut([given], rows)
+            pieces: Iterable[Any] = _read_plainly(given[0], rows)
         elif isinstance(given, list | tuple):
             pieces = _cut(given, rows)
         else:  # copied: somebody else's iterable may reuse the memory of a block while we still work on it
@@ -211,18 +205,7 @@ def open_array(
 
 
 class ArrayRows:
-    """The rows of a matrix without the column of the targets.
-
-    Parameters
-    ----------
-    file : InputFile
-    blocks : Blocks
-        All columns.
-    at : int or None
-        The column of the targets, if they are in the matrix.
-    y : array or None
-        The targets, if they are elsewhere.
-    """
+    """The rows of `blocks` without the targets, which are column number `at` or, if that is None, the array `y`."""
 
     def __init__(self, file: InputFile, blocks: Blocks, at: int | None, y: NDArray[np.float64] | None = None) -> None:
         self._file, self._blocks, self._at = file, blocks, at

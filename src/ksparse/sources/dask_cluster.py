@@ -129,17 +129,8 @@ class ClusterWorkers:
         sent: Any = cloudpickle.dumps(task)
         if len(sent) >= SMALL:  # a small one is sent with every partition, which then need not wait for it
             sent = self._task(_unpack, sent)
-        return sent, [(array, self._slices(array)) for array in arrays]
-
-    def _slices(self, array: NDArray[Any]) -> dict[int, Any] | None:
-        """The slices of a read-only array that were sent, by partition; None for other arrays."""
-        if array.flags.writeable:
-            return None
-        slices = self._sent.get(array)
-        if slices is None:
-            slices = {}
-            self._sent.add(array, slices)
-        return slices
+        # with a read-only array, the slices of it that were sent, by partition
+        return sent, [(array, None if array.flags.writeable else self._sent.find(array, dict)) for array in arrays]
 
     def places(self) -> dict[Any, tuple[int, list[int]]]:
         """Every worker with its threads and its partitions; those that no worker has, or several, at None."""

@@ -119,22 +119,19 @@ class SentArrays(Generic[T]):
     nobody can write to is recognised by its identity, without reading its numbers again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forget: Callable[[T], object] = lambda made: None) -> None:
         self._known: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
+        self._forget = forget  # called with what was made of an array that is no longer remembered
 
-    def get(self, array: NDArray[Any]) -> T | None:
+    def find(self, array: NDArray[Any], make: Callable[[], T]) -> T:
+        """What was made of an array with the same content; else make it now."""
         key = self._key(array)
-        if key not in self._known:
-            return None
-        made = self._known[key][1]
+        made = self._known[key][1] if key in self._known else make()
         self._known[key] = array, made
         self._known.move_to_end(key)
+        if len(self._known) > REMEMBERED:
+            self._forget(self._known.popitem(last=False)[1][1])
         return made
-
-    def add(self, array: NDArray[Any], made: T) -> list[T]:
-        """Remember an array; returns what was made of those that are forgotten for it."""
-        self._known[self._key(array)] = array, made
-        return [self._known.popitem(last=False)[1][1] for _ in range(len(self._known) - REMEMBERED)]
 
     def clear(self) -> None:
         self._known.clear()
@@ -280,8 +277,8 @@ class LocalProcesses(LocalThreads):
         self._folder = tempfile.TemporaryDirectory(prefix="ksparse-", ignore_cleanup_errors=True)
         self._pool = executor or start_processes(lanes)
         self._files = self._passes = 0
-        self._sent: SentArrays[Path] = SentArrays()
         self._old: list[Path] = []  # files that a pass under way may still read
+        self._sent: SentArrays[Path] = SentArrays(self._old.append)
         self._lock = threading.RLock()  # passes may run in several threads
 
     def compute(self, items: list[Any]) -> Any:
@@ -292,19 +289,18 @@ class LocalProcesses(LocalThreads):
             self._passes += 1
             path = self._new_file("task")
             path.write_bytes(cloudpickle.dumps(task))
-            return path, [self._file(array) or array for array in arrays]
+            return path, [self._path_or_array(array) for array in arrays]
 
-    def _file(self, array: NDArray[Any]) -> Path | None:
-        """The file of a read-only array; None for others."""
-        if array.flags.writeable or array.dtype.hasobject:
-            return None
-        path = self._sent.get(array)
-        if path is None:
+    def _path_or_array(self, array: NDArray[Any]) -> Path | NDArray[Any]:
+        """The path of a read-only array, which is written to a file once; other arrays unchanged."""
+
+        def write() -> Path:
             path = self._new_file("array")
             with path.open("wb") as file:
                 np.save(file, array)
-            self._old += self._sent.add(array, path)
-        return path
+            return path
+
+        return array if array.flags.writeable or array.dtype.hasobject else self._sent.find(array, write)
 
     def _new_file(self, name: str) -> Path:
         self._files += 1

@@ -209,17 +209,7 @@ def describe_bad_number(value: float, name: str, reader: TableReader, row: int, 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 class TableRows:
-    """The rows of a table in one or more files, with encoded columns.
-
-    Parameters
-    ----------
-    readers : list of TableReader
-    columns : tuple of Column
-    lenient : bool
-        Whether a missing category becomes zeros; else it is refused.
-    rows : int
-        Number of rows of all files together.
-    """
+    """The rows of a table in one or more files, with encoded columns; if `lenient`, missing categories become zeros."""
 
     def __init__(self, readers: list[TableReader], columns: tuple[Column, ...], lenient: bool, rows: int) -> None:
         self.readers, self.columns, self.lenient = readers, columns, lenient

@@ -168,10 +168,9 @@ class LibsvmRows:
             self.first_columns[name] = min(first, self.first_columns.get(name, UNLIMITED))
             self.rows_with_column_0 += int((indices == 0).sum()) if first == 0 else 0
             if last >= self._limit:
-                keep = indices < self._limit
-                self.left_out += int((~keep).sum())
-                ends = np.concatenate([[0], np.cumsum(keep)])
-                data, indices, indptr = data[keep], indices[keep], ends[indptr]
+                known = rows[:, : self._limit]
+                self.left_out += rows.nnz - known.nnz
+                data, indices, indptr = known.data, known.indices, known.indptr
             elif self._limit == UNLIMITED and last >= self._widest:
                 self._refuse(text, name, lines, rows, int(np.argmax(indices)))
         return data, indices.astype(np.int32), indptr, y  # scikit-learn reads columns below 2^31 only
