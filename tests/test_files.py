@@ -315,7 +315,7 @@ def test_libsvm_with_millions_of_columns(tmp_path):
     like = Files.like(tmp_path / "a.svm", {**source.encoding, "features": 10})
     assert like.shape == (2, 10)
     assert like.load().toarray()[0, 4] == 1
-    assert "2 numbers stand in columns behind the 10 known ones" in like.notes[0]
+    assert "2 numbers are in columns after the 10 known ones" in like.notes[0]
 
 
 def test_libsvm_says_from_which_number_columns_count(tmp_path):
@@ -326,13 +326,14 @@ def test_libsvm_says_from_which_number_columns_count(tmp_path):
     assert of_zero.notes == of_one.notes == []
     (tmp_path / "both.svm").write_text(zero.read_text() + one.read_text())
     assert (
-        "both.svm: columns count from 0, for 2 of 4 rows have a column 0" in open_files(tmp_path / "both.svm").notes[0]
+        "both.svm: columns count from 0, because 2 of 4 rows have a column 0"
+        in open_files(tmp_path / "both.svm").notes[0]
     )
     assert open_files(tmp_path / "both.svm", zero_based=True).notes == []
     assert Files.like(zero, of_zero.encoding).notes == Files.like(one, of_one.encoding).notes == []
     notes = Files.like(one, of_zero.encoding).notes
     assert "one.svm: there is no column 0, but the model's data count columns from 0" in notes[0]
-    assert "2 numbers stand in columns behind the 3 known ones" in notes[1]
+    assert "2 numbers are in columns after the 3 known ones" in notes[1]
     same = Files.like(one, of_zero.encoding, zero_based=False)
     assert same.notes == []
     np.testing.assert_array_equal(dense(same), dense(of_zero))
@@ -392,10 +393,10 @@ HOSTILE = {
     "dates": ("a.csv", b"d,y\n2020-01-01,2\n", r"column 'd' holds date32\[day\].*drop=\['d'\]"),
     "many texts": ("a.csv", b"t,y\n" + b"".join(b"w%d,1\n" % i for i in range(1500)), "'t' holds more than 1000 diff"),
     "not UTF-8": ("a.csv", b"t,y\nu,1\n\xff\xfe,2\n", r"row 1 \(line 3\), column 't' is not in UTF-8"),
-    "header only": ("a.csv", b"x,y\n", "there are no rows behind the header"),
-    "half a header": ("a.csv", b"x,y", "a.csv cannot be read: there are no rows behind the header"),
+    "header only": ("a.csv", b"x,y\n", "there are no rows after the header"),
+    "half a header": ("a.csv", b"x,y", "a.csv cannot be read: there are no rows after the header"),
     "Latin-1 header": ("a.csv", b"caf\xe9,y\n1,2\n", "a.csv cannot be read: its header is not in UTF-8: .*save it as"),
-    "UTF-16": ("a.csv", "x,y\n1,2\n".encode("utf-16"), "a.csv cannot be read: it is in UTF-16 or no text"),
+    "UTF-16": ("a.csv", "x,y\n1,2\n".encode("utf-16"), "a.csv cannot be read: it is in UTF-16 or is not text"),
     "UTF-16 without a mark": ("a.csv", "x,y\n1,2\n".encode("utf-16-le"), "a.csv cannot be read: it is in UTF-16"),
     "empty": ("a.csv", b"", "a.csv cannot be read: it is empty"),
     "empty inside": ("a.csv.gz", gzip.compress(b""), "it holds no header"),
@@ -422,8 +423,8 @@ HOSTILE = {
     "LIBSVM comments": ("a.svm", b"# nothing\n\n", "it holds 0 rows"),
     "LIBSVM cut off": ("a.svm.gz", gzip.compress(b"1 1:2\n" * 9999)[:-12], "a.svm.gz cannot be read: .*ended before"),
     "NumPy cut off": ("a.npy", MATRIX[:-50], "a.npy cannot be read as a .npy file: it is cut off"),
-    "no NumPy": ("a.npy", b"x,y\n1,2\n", "a.npy cannot be read: it is no .npy file"),
-    "no zip": ("a.npz", b"x,y\n1,2\n", "a.npz cannot be read: it is no .npz file"),
+    "no NumPy": ("a.npy", b"x,y\n1,2\n", "a.npy cannot be read: it is not a .npy file"),
+    "no zip": ("a.npz", b"x,y\n1,2\n", "a.npz cannot be read: it is not a .npz file"),
     "unknown": ("a.pdf", b"x", "must end in one of .parquet, .*got 'a.pdf'"),
     "packed Parquet": ("a.parquet.gz", b"x", r"text also in .gz or .bz2\), got 'a.parquet.gz'"),
 }
@@ -524,7 +525,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "f.csv")
     with pytest.raises(ValueError, match=r"f.csv cannot be read: it is a pipe.*give - for the path"):
         open_files(tmp_path / "f.csv")
-    with pytest.raises(ValueError, match="zero cannot be read: it is no plain file"):
+    with pytest.raises(ValueError, match="zero cannot be read: it is not a plain file"):
         open_files("/dev/zero", format="csv")
     read, written = os.pipe()
     with pytest.raises(ValueError, match=f"{read} cannot be read: it is a pipe"):

@@ -59,7 +59,7 @@ class _Files(IndexDataCacheFile):
     """One file for each compiled signature, named after all that its code depends on.
 
     Numba numbers its files by an index, which two processes that compile at once can get wrong; a name cannot be wrong.
-    A file begins with a checksum: code with a wrong byte is not loaded, for it may end the process.
+    A file begins with a checksum: code with a wrong byte is not loaded, since it may crash the process.
     """
 
     def _name(self, key: Any) -> str:
@@ -103,7 +103,7 @@ class _DigestCache(FunctionCache):
         try:
             code = self._load_overload(sig, target_context)
             return code if code is not None and tuple(code.signature.args) == tuple(sig) else None
-        except Exception:  # a damaged file can raise anything; compiling mends it
+        except Exception:  # a damaged file can raise anything; then the kernel is compiled again
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -233,7 +233,7 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="ksparse")
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has no threads: it must build a pool of its own
+if hasattr(os, "register_at_fork"):  # a forked child has no threads: it must make its own pool
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
@@ -265,7 +265,7 @@ _limits: list[Any] = []  # one entry per caller; the first one knows the limit t
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread until all callers have left, in whatever order.
 
-    Needed where there are threads already, or where NumPy and SciPy alternate: each has a BLAS of its own, whose
+    Needed where there are threads already, or where NumPy and SciPy alternate: each has its own BLAS, whose
     threads wait by spinning and so occupy the cores that the other one needs.
     """
     with _alone:

@@ -29,7 +29,7 @@ class Blocks(Source):
         A .npy file is read with plain reads, not through a memory map, so that it takes no more memory than a few
         blocks.  (A .npy file in Fortran order, and a slice of a memory map, are read through the map.)
         An iterable must give the same blocks every time it is iterated: a list, or an object whose ``__iter__`` starts
-        anew; a generator can be read only once and is refused.  It is read once to learn its shape.
+        again; a generator can be read only once and is refused.  It is read once to learn its shape.
     names : list of str, default=None
         Names of the columns.
     y : array of shape (n_rows,), default=None
@@ -106,7 +106,7 @@ def _reiterable(blocks: Any) -> Iterable[Any]:
     if isinstance(blocks, Iterator):
         raise ValueError(
             f"blocks must be something that can be read again, got {type(blocks).__name__}, which can be read once; "
-            "give a list, or an object whose __iter__ starts anew"
+            "give a list, or an object whose __iter__ starts again"
         )
     return blocks
 
@@ -213,7 +213,7 @@ class ArrayRows:
         self._columns = np.delete(np.arange(width), [] if at is None else at)
         self.shape, self.dtype, self.y = (n, self._columns.size), blocks.dtype, y
         if self.shape[1] == 0:
-            raise ValueError(f"{file.name} cannot be read: beside the target there is no column")
+            raise ValueError(f"{file.name} cannot be read: there is no column except the target")
         if at is not None:
             self.y = np.concatenate([np.array(block[:, at], dtype=np.float64) for block in blocks.blocks()])
         if self.y is not None and not np.isfinite(self.y).all():
@@ -242,7 +242,7 @@ def _open_npy(file: InputFile, target: Any, memory: int) -> tuple[ArrayRows, int
     """Rows with their targets, and where the targets come from."""
     with reading(file.name):
         if not _is_npy(file):
-            raise ValueError("it is no .npy file")
+            raise ValueError("it is not a .npy file")
         blocks = Blocks(file.path, memory=memory)
     if target is False:
         return ArrayRows(file, blocks, None), None
@@ -273,7 +273,7 @@ def _open_npz(file: InputFile, memory: int, *, target_optional: bool) -> ArrayRo
     with reading(file.name):
         with open(file.path, "rb") as opened:
             if not zipfile.is_zipfile(opened) and not _is_npy(file):
-                raise ValueError("it is no .npz file")
+                raise ValueError("it is not a .npz file")
             opened.seek(0)
             arrays = np.load(opened, allow_pickle=False)
             if not hasattr(arrays, "files"):

@@ -162,7 +162,7 @@ class ClusterWorkers:
             for array, slices in arrays
         ]
         futures = self._tasks(_run, which, [self.rows[i] for i in which], *columns, task=task)
-        self._spent.clear()  # freeing them is a message, too: it is sent behind the one that is waited for
+        self._spent.clear()  # freeing them is a message too, which is sent after the urgent one
         return futures
 
     def _tasks(self, function: Any, which: list[int], *columns: list[Any], **common: Any) -> list[Any]:

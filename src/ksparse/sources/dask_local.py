@@ -155,7 +155,7 @@ def _may_change(array: NDArray[Any]) -> bool:
 
 # --- threads and processes -------------------------------------------------------------------------------------------
 class LostWork(RuntimeError):
-    """Work under way was lost, and can be submitted again."""
+    """Submitted work was lost, and can be submitted again."""
 
 
 def check_client(client: Any) -> None:
@@ -196,14 +196,7 @@ def choose_runner(parts: list[Any], client: Any) -> Any:
 class LocalThreads:
     """Runs passes in threads of this process, which share its memory; with one lane, in the calling thread.
 
-    Parameters
-    ----------
-    lanes : int
-        How many partitions are worked on at once.
-    executor : Executor, optional
-        The threads; by default those of a new executor in every pass.
-    get : callable, optional
-        The function of Dask that computes the graph of a partition.
+    The threads are those of `executor`, by default a new one in every pass; `get` computes the graph of a partition.
     """
 
     def __init__(self, lanes: int, executor: Executor | None, get: Callable[..., Any] = get_sync) -> None:
@@ -233,7 +226,7 @@ class LocalThreads:
         return {None: (self.total, list(range(len(self.parts))))}
 
     def submit(self, begun: Any, spans: list[tuple[int, int, int]]) -> list[Any]:
-        """Submit partitions, each with the numbers of its first row and of the row behind its last; returns futures."""
+        """Submit partitions, each with the numbers of its first row and of the row after its last; returns futures."""
         return [self._submit(begun, *span) for span in spans]
 
     def _submit(self, begun: Any, i: int, low: int, high: int) -> Any:
@@ -253,10 +246,10 @@ class LocalThreads:
         return [future.result() for future in futures]
 
     def renew(self) -> None:
-        """Recover after `LostWork`; what was under way is submitted again after this."""
+        """Recover after `LostWork`; the caller then submits the lost work again."""
 
     def end(self, begun: Any, running: list[Any]) -> None:
-        """End a pass, perhaps early: the results under way are not wanted any more."""
+        """End a pass, perhaps early: unfinished results are not wanted any more."""
         for future in running:
             future.cancel()
         if begun[0] is not None and begun[0] is not self._given:
@@ -277,7 +270,7 @@ class LocalProcesses(LocalThreads):
         self._folder = tempfile.TemporaryDirectory(prefix="ksparse-", ignore_cleanup_errors=True)
         self._pool = executor or start_processes(lanes)
         self._files = self._passes = 0
-        self._old: list[Path] = []  # files that a pass under way may still read
+        self._old: list[Path] = []  # files that a running pass may still read
         self._sent: SentArrays[Path] = SentArrays(self._old.append)
         self._lock = threading.RLock()  # passes may run in several threads
 
@@ -330,7 +323,7 @@ class LocalProcesses(LocalThreads):
     def end(self, begun: Any, running: list[Any]) -> None:
         for future in running:
             future.cancel()
-        begun[0].unlink(missing_ok=True)  # a task that is still under way has read it, or is not wanted
+        begun[0].unlink(missing_ok=True)  # a task that is still running has read it, or is not wanted
         with self._lock:
             self._passes -= 1
             while self._passes == 0 and self._old:

@@ -22,27 +22,18 @@ MAPPED = 1 << 26  # bytes of an Arrow file to read before the file is mapped aga
 
 
 class TableReader:
-    """One file of a table; subclasses give `types` and `read`.
+    """One file of a table; subclasses define `types` and `read`.
 
     The names of folders may give further columns: every row of a file in ``year=2020`` has the year 2020.  They come
     before the columns of the file, so that the last column (the default target) stays the last one.
-
-    Attributes
-    ----------
-    types : dict
-        The Arrow type of every column, by its name.
-    rows : int or None
-        Number of rows, if the file says it.
-    notes : list of str
-        What the user should know about the file.
     """
 
-    types: dict[str, Any]
-    rows: int | None = None
+    types: dict[str, Any]  # the Arrow type of every column
+    rows: int | None = None  # number of rows, if the file says it
 
     def __init__(self, file: InputFile) -> None:
         self.file, self.name = file, file.name
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # what the user should know about the file
         self._constants: dict[str, Any] = {}  # Arrow scalars of the columns that folder names give
 
     def add_folder_columns(self, types: dict[str, Any]) -> None:
@@ -241,14 +232,7 @@ class ArrowReader(TableReader):
 class CsvReader(TableReader):
     """Reads a CSV or TSV file with a header.
 
-    Parameters
-    ----------
-    file : InputFile
-    delimiter : str
-    na : tuple of str
-        Texts that mean a missing value, in addition to pyarrow's.
-    categories : tuple of str
-        Columns to read as text.
+    The texts in `na` mean a missing value, in addition to pyarrow's; the columns in `categories` are read as text.
     """
 
     def __init__(self, file: InputFile, delimiter: str, na: tuple[str, ...], categories: tuple[str, ...]) -> None:
@@ -268,11 +252,11 @@ class CsvReader(TableReader):
                     types = batches.schema.types
             except BROKEN as error:
                 if "Empty CSV file" in str(error):
-                    raise ValueError("there are no rows behind the header") from None
+                    raise ValueError("there are no rows after the header") from None
                 raise ValueError(self._diagnosis(error)) from None
             self.types = dict(zip(self._raw, types, strict=True))
             if first is None or first.num_rows == 0:
-                raise ValueError("there are no rows behind the header")
+                raise ValueError("there are no rows after the header")
         self.types |= {name: import_arrow().string() for name in self._raw if name in categories}
         texts = [n for n in self._raw if kind_of(self.types[n]) == CATEGORY and n not in categories]
         self._spoiled = {name for name in texts if _is_mostly_numbers(first[self._raw[name]])}
@@ -281,7 +265,7 @@ class CsvReader(TableReader):
         with self.file.open() as opened:
             start = opened.read(1 << 12)
         if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
-            raise ValueError("it is in UTF-16 or no text at all; save it as text in UTF-8")
+            raise ValueError("it is in UTF-16 or is not text; save it as text in UTF-8")
         with self._python_reader(CSV_BLOCK) as lines:
             return next((row for row in lines if row), [])
 
@@ -357,7 +341,7 @@ class CsvReader(TableReader):
             csv.field_size_limit(before)
 
     def _rows(self) -> Iterator[tuple[int, int, list[str]]]:
-        """Row number, line number and values of every row behind the header."""
+        """Row number, line number and values of every row after the header."""
         with self._python_reader(self._block) as reader:
             row, line = -1, 1
             for values in reader:

@@ -280,7 +280,7 @@ def read_into(file: Any, array: NDArray[Any], name: str) -> None:
 
 # --- input files -----------------------------------------------------------------------------------------------------
 class InputFile:
-    """A file that can be opened as often as wanted; its `compression` is ".gz", ".bz2" or "".
+    """A file that can be opened again and again; its `compression` is ".gz", ".bz2" or "".
 
     The names of the folders between `below`, the folder that the user named, and the file give values of columns: the
     rows of ``year=2020/part.csv`` all have the year 2020, so that `folder_values` is ``{"year": "2020"}``.
@@ -356,7 +356,7 @@ class StandardInput(InputFile):
 
 
 class _ScratchReader(io.RawIOBase):
-    """A file object over a temporary file, with a position of its own."""
+    """A file object over a temporary file, with its own position."""
 
     def __init__(self, scratch: ScratchFile) -> None:
         self._scratch, self._at = scratch, 0
@@ -401,7 +401,7 @@ def _kind_of_special_file(mode: int) -> str:
         return "it is a folder, and folders in a folder are not read"
     if stat.S_ISFIFO(mode):
         return "it is a pipe, which can be read only once; send it to the standard input, and give - for the path"
-    return "it is no plain file but a device or a socket"
+    return "it is not a plain file but a device or a socket"
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def _similar(name: str, names: list[str]) -> str:
 
 
 def _is_suspicious(column: Column, rows: int) -> bool:
-    """Whether text may be no category: most rows have a value of their own, or all look like 1,037 or 57%."""
+    """Whether text may not be a category: most values occur once, or all look like 1,037 or 57%."""
     levels = column.levels
     if not levels:
         return False
@@ -236,7 +236,7 @@ class _Survey(NamedTuple):
     rows: int
     y: NDArray[Any] | None
     columns: tuple[Column, ...]  # with their levels and means
-    unknown: dict[str, dict[str, int]]  # column -> values that are no level, and how often they occur
+    unknown: dict[str, dict[str, int]]  # column -> values that are not among its levels, and how often they occur
     no_target: str | None = None  # why there are no targets, though there is a column for them
 
 
@@ -252,7 +252,7 @@ def _survey(
 ) -> _Survey:
     """Count the rows, and read targets, categories and means in one pass over the columns that are needed for them.
 
-    If the encoding is `known`, levels and means are not determined; values that are no level are counted instead.
+    If the encoding is `known`, the values that are not among its levels are counted instead of levels and means.
     """
     texts = [column.name for column in columns if column.levels is not None]
     numbers = [column.name for column in columns if column.levels is None and missing == "mean" and not known]
