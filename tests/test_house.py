@@ -15,14 +15,14 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_dask", "_files", "_jit", "_json", "_text", "_validate", "_threads"},
+    {"_dask", "_files", "_jit", "_text", "_validate"},
     {"operators", "losses", "result"},
     {"design"},
     {"problem"},
     {"engine"},
     {"solvers"},
     {"sources"},
-    {"_minimize", "_progress"},
+    {"_minimize"},
     {"_style", "theory"},
     {"estimators", "sensing"},
     {"report"},
@@ -33,18 +33,15 @@ FREE = {
     "_dask": set(),
     "_files": set(),
     "_validate": set(),
-    "_json": set(),
     "_text": set(),
     "_jit": set(),
-    "_threads": {"_jit"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
     "_dask": {"distributed"},
-    "_text": {"pandas"},
-    "_threads": {"threadpoolctl"},
+    "_jit": {"threadpoolctl"},
+    "_text": {"pandas", "rich"},
     "_minimize": {"sklearn"},
-    "_progress": {"rich"},
     "cli": {"pyarrow", "rich", "sklearn", "typer"},
     "sources": {"cloudpickle", "dask", "distributed", "psutil", "pyarrow", "sklearn"},
     "estimators": {"joblib", "sklearn"},

@@ -41,7 +41,7 @@ def check_workers(client: Any) -> None:
 
 
 class ClusterWatch:
-    """How long to wait for a result: doubled after every wait in vain; warns once if there are no workers."""
+    """How long to wait for a result: twice as long after every wait without one; warns once if there are no workers."""
 
     def __init__(self, place: str, workers: Callable[[], int]) -> None:
         self.place, self.workers = place, workers
@@ -56,7 +56,7 @@ class ClusterWatch:
 
 
 def result_of(future: Any, watch: ClusterWatch, work: str) -> Any:
-    """The result of a future, even if workers are lost meanwhile; errors of the work itself are raised unchanged."""
+    """The result of a future, even if workers are lost; errors of the work itself are raised unchanged."""
     from distributed import CancelledError, KilledWorker
 
     while True:

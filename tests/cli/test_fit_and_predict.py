@@ -486,9 +486,7 @@ def test_libsvm_counts_columns_as_in_the_fit(folder, tmp_path):
     found = np.array(run("predict", out, tmp_path / "short.svm").stdout.split()[1:], float)
     np.testing.assert_allclose(found, KSparseRegressor(k=3).fit(*load_diabetes(return_X_y=True)).predict(X), rtol=1e-9)
     (tmp_path / "wide.svm").write_text("1 1:1 12:3\n")
-    assert (
-        "note: wide.svm: 1 numbers stand in columns behind the 10" in run("predict", out, tmp_path / "wide.svm").stderr
-    )
+    assert "note: wide.svm: 1 numbers are in columns after the 10" in run("predict", out, tmp_path / "wide.svm").stderr
     (tmp_path / "zero.svm").write_text("1 0:1 3:3\n")
     assert "zero.svm" in refused("predict", out, tmp_path / "zero.svm")
 

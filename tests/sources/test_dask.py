@@ -280,12 +280,14 @@ def test_functions_travel_once_a_pass_and_read_only_parts_once(client, monkeypat
 
 
 def test_only_a_few_arrays_are_remembered():
-    kept, arrays = SentArrays(), [np.full(3, i) for i in range(REMEMBERED + 2)]
-    forgotten = [old for i, array in enumerate(arrays) for old in kept.add(array, i)]
+    forgotten, arrays = [], [np.full(3, i) for i in range(REMEMBERED + 2)]
+    sent = SentArrays(forgotten.append)
+    for i, array in enumerate(arrays):
+        assert sent.find(array, lambda i=i: i) == i
     assert forgotten == [0, 1]
-    assert kept.get(arrays[0]) is None
-    assert kept.get(arrays[-1]) == REMEMBERED + 1
-    assert kept.get(arrays[-1].copy()) == REMEMBERED + 1
+    assert sent.find(arrays[-1], list) == REMEMBERED + 1
+    assert sent.find(arrays[-1].copy(), list) == REMEMBERED + 1
+    assert sent.find(arrays[0], list) == []
 
 
 def test_times_are_measured_where_the_work_is(client):

@@ -28,7 +28,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from ksparse import KSparseRegressor, load
-from ksparse.sources import Files, memory, open_files
+from ksparse.sources import Files, open_files, storage
 from ksparse.sources.encoding import all_finite, spread
 
 RNG = np.random.default_rng(7)
@@ -315,7 +315,7 @@ def test_libsvm_with_millions_of_columns(tmp_path):
     like = Files.like(tmp_path / "a.svm", {**source.encoding, "features": 10})
     assert like.shape == (2, 10)
     assert like.load().toarray()[0, 4] == 1
-    assert "2 numbers stand in columns behind the 10 known ones" in like.notes[0]
+    assert "2 numbers are in columns after the 10 known ones" in like.notes[0]
 
 
 def test_libsvm_says_from_which_number_columns_count(tmp_path):
@@ -326,13 +326,14 @@ def test_libsvm_says_from_which_number_columns_count(tmp_path):
     assert of_zero.notes == of_one.notes == []
     (tmp_path / "both.svm").write_text(zero.read_text() + one.read_text())
     assert (
-        "both.svm: columns count from 0, for 2 of 4 rows have a column 0" in open_files(tmp_path / "both.svm").notes[0]
+        "both.svm: columns count from 0, because 2 of 4 rows have a column 0"
+        in open_files(tmp_path / "both.svm").notes[0]
     )
     assert open_files(tmp_path / "both.svm", zero_based=True).notes == []
     assert Files.like(zero, of_zero.encoding).notes == Files.like(one, of_one.encoding).notes == []
     notes = Files.like(one, of_zero.encoding).notes
     assert "one.svm: there is no column 0, but the model's data count columns from 0" in notes[0]
-    assert "2 numbers stand in columns behind the 3 known ones" in notes[1]
+    assert "2 numbers are in columns after the 3 known ones" in notes[1]
     same = Files.like(one, of_zero.encoding, zero_based=False)
     assert same.notes == []
     np.testing.assert_array_equal(dense(same), dense(of_zero))
@@ -392,10 +393,10 @@ HOSTILE = {
     "dates": ("a.csv", b"d,y\n2020-01-01,2\n", r"column 'd' holds date32\[day\].*drop=\['d'\]"),
     "many texts": ("a.csv", b"t,y\n" + b"".join(b"w%d,1\n" % i for i in range(1500)), "'t' holds more than 1000 diff"),
     "not UTF-8": ("a.csv", b"t,y\nu,1\n\xff\xfe,2\n", r"row 1 \(line 3\), column 't' is not in UTF-8"),
-    "header only": ("a.csv", b"x,y\n", "there are no rows behind the header"),
-    "half a header": ("a.csv", b"x,y", "a.csv cannot be read: there are no rows behind the header"),
+    "header only": ("a.csv", b"x,y\n", "there are no rows after the header"),
+    "half a header": ("a.csv", b"x,y", "a.csv cannot be read: there are no rows after the header"),
     "Latin-1 header": ("a.csv", b"caf\xe9,y\n1,2\n", "a.csv cannot be read: its header is not in UTF-8: .*save it as"),
-    "UTF-16": ("a.csv", "x,y\n1,2\n".encode("utf-16"), "a.csv cannot be read: it is in UTF-16 or no text"),
+    "UTF-16": ("a.csv", "x,y\n1,2\n".encode("utf-16"), "a.csv cannot be read: it is in UTF-16 or is not text"),
     "UTF-16 without a mark": ("a.csv", "x,y\n1,2\n".encode("utf-16-le"), "a.csv cannot be read: it is in UTF-16"),
     "empty": ("a.csv", b"", "a.csv cannot be read: it is empty"),
     "empty inside": ("a.csv.gz", gzip.compress(b""), "it holds no header"),
@@ -422,8 +423,8 @@ HOSTILE = {
     "LIBSVM comments": ("a.svm", b"# nothing\n\n", "it holds 0 rows"),
     "LIBSVM cut off": ("a.svm.gz", gzip.compress(b"1 1:2\n" * 9999)[:-12], "a.svm.gz cannot be read: .*ended before"),
     "NumPy cut off": ("a.npy", MATRIX[:-50], "a.npy cannot be read as a .npy file: it is cut off"),
-    "no NumPy": ("a.npy", b"x,y\n1,2\n", "a.npy cannot be read: it is no .npy file"),
-    "no zip": ("a.npz", b"x,y\n1,2\n", "a.npz cannot be read: it is no .npz file"),
+    "no NumPy": ("a.npy", b"x,y\n1,2\n", "a.npy cannot be read: it is not a .npy file"),
+    "no zip": ("a.npz", b"x,y\n1,2\n", "a.npz cannot be read: it is not a .npz file"),
     "unknown": ("a.pdf", b"x", "must end in one of .parquet, .*got 'a.pdf'"),
     "packed Parquet": ("a.parquet.gz", b"x", r"text also in .gz or .bz2\), got 'a.parquet.gz'"),
 }
@@ -431,7 +432,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_files_are_named_with_the_place(tmp_path, case, monkeypatch):
-    monkeypatch.setattr("ksparse.sources.csv.BLOCK", 1 << 14)
+    monkeypatch.setattr("ksparse.sources.readers.CSV_BLOCK", 1 << 14)
     name, content, message = HOSTILE[case]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message) as caught:
@@ -440,7 +441,7 @@ def test_hostile_files_are_named_with_the_place(tmp_path, case, monkeypatch):
 
 
 def test_harmless_oddities_of_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("ksparse.sources.csv.BLOCK", 1 << 14)
+    monkeypatch.setattr("ksparse.sources.readers.CSV_BLOCK", 1 << 14)
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf\r\n"a, in m", b ,y\r\n1, 2.5 ,3\r\n\r\n"4",+5e0,6\r\n\r\n\r\n')
     source = open_files(tmp_path / "a.csv")
     assert source.names == ["a, in m", "b"]
@@ -524,7 +525,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "f.csv")
     with pytest.raises(ValueError, match=r"f.csv cannot be read: it is a pipe.*give - for the path"):
         open_files(tmp_path / "f.csv")
-    with pytest.raises(ValueError, match="zero cannot be read: it is no plain file"):
+    with pytest.raises(ValueError, match="zero cannot be read: it is not a plain file"):
         open_files("/dev/zero", format="csv")
     read, written = os.pipe()
     with pytest.raises(ValueError, match=f"{read} cannot be read: it is a pipe"):
@@ -792,7 +793,7 @@ def test_a_pipe_needs_its_format(monkeypatch):
 
 
 def test_text_is_parsed_once(tmp_path, monkeypatch):
-    from ksparse.sources.csv import CsvReader
+    from ksparse.sources.readers import CsvReader
 
     parsed = []
     real = CsvReader.read
@@ -810,8 +811,8 @@ def test_text_is_parsed_once(tmp_path, monkeypatch):
 
 def test_large_spools_are_files_without_a_name(tmp_path, monkeypatch):
     shelves = []
-    real = memory.ScratchFile.__init__
-    monkeypatch.setattr(memory.ScratchFile, "__init__", lambda s, folder=None: shelves.append(s) or real(s, folder))
+    real = storage.ScratchFile.__init__
+    monkeypatch.setattr(storage.ScratchFile, "__init__", lambda s, folder=None: shelves.append(s) or real(s, folder))
     numbers = RNG.standard_normal((40_000, 5))
     pd.DataFrame(numbers, columns=list("abcde")).to_csv(tmp_path / "a.csv", index=False, float_format="%.17g")
     source = open_files(tmp_path / "a.csv", memory="1MB", cache=tmp_path)
@@ -933,9 +934,9 @@ def test_a_table_read_again_and_again_is_decoded_twice(tmp_path):
         assert len(decoded) == 4  # of some columns the table is read
     with open_files(tmp_path / "rows.parquet", target=False, cache=False) as source:
         assert source._cache is None
-    assert memory.free_memory() > 0
-    assert not memory.has_room(1 << 60, None)
-    assert not memory.has_room(1, tmp_path / "nowhere")
+    assert storage.free_memory() > 0
+    assert not storage.has_room(1 << 60, None)
+    assert not storage.has_room(1, tmp_path / "nowhere")
 
 
 def test_an_encoding_must_give_the_features_of_the_model(tmp_path):

@@ -201,7 +201,7 @@ def counts(text: str | None, option: str) -> list[int] | None:
 
 def memory_size(text: str) -> str:
     """The text of --memory, refused here if it is no size, before any data are read."""
-    from ..sources.memory import check_memory
+    from ..sources.storage import check_memory
 
     try:
         check_memory(text)

@@ -58,7 +58,7 @@ def say(text: str) -> None:
 
 def json_text(facts: Any) -> str:
     """One JSON object as text; infinity and NaN become null."""
-    from .._json import jsonable
+    from .._text import jsonable
 
     return json.dumps(jsonable(facts), indent=2)
 

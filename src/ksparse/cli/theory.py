@@ -106,7 +106,7 @@ def plan(
     """
     with errors():
         from .. import theory
-        from .._progress import progress
+        from .._text import progress
         from ..losses import resolve
         from ..sources import open_files
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._threads import ordered_map
+from .._jit import ordered_map
 from .._validate import as_real
 from . import kernels
 from .base import Array, Columns, Design, Point, Scaling, Stage, membership, summed

@@ -23,7 +23,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from .. import losses
 from .._minimize import pick_solver, solve
-from .._progress import progress
+from .._text import progress
 from .._validate import check_count, check_flag, check_generator, check_number, check_vector, renamed
 from ..design import Design, Source, Standardized, as_design, standardize
 from ..design.standardized import in_precision

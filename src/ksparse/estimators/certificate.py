@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._json import jsonable
-from .._text import data_frame, html_lines
+from .._text import data_frame, html_lines, jsonable
 from ..result import Result
 from .worth import MAX_ROWS, Array, Groups, LeaveOutRefits, Mask
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._files import write_whole
-from .._json import jsonable
+from .._text import jsonable
 from ..sources.encoding import check_encoding, table_encoding
 
 FORMAT, VERSION = "ksparse-model", 1

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._progress import counter
+from .._text import counter
 from ..sensing.phase import Ledger
 from . import phase_transitions
 from .lab import Claim, Item, Lab, Summary, by_parameters, judge

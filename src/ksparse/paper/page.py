@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from .._files import write_whole
-from .._progress import duration
 from .._style import as_bytes
+from .._text import duration
 from ..report.svg import describe, without_markup
 from ..report.template import check_tools, render
 from .lab import PRESETS, VERDICTS, Claim, Summary

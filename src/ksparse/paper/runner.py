@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._progress import duration
+from .._text import duration
 from .._validate import check_choice, check_count, check_flag
 from ..report.template import check_tools
 from ..sensing.phase import interruptible, make_pool, timed

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._progress import progress
-from .._threads import one_blas_thread
+from .._jit import one_blas_thread
+from .._text import progress
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number
 from ..engine import loop
 from ..engine.loop import BLOW_UP, PATIENCE, Clock

@@ -17,8 +17,7 @@ from .._validate import as_real
 from ..design.blocks import MEMORY, Source
 from ..design.matrix import canonical, is_sparse
 from .encoding import VERSION, all_finite
-from .inputs import InputFile, OpenedFiles, reading
-from .memory import check_memory, fill_in_turns, read_into
+from .storage import InputFile, OpenedFiles, check_memory, fill_in_turns, read_into, reading
 
 
 class Blocks(Source):
@@ -30,7 +29,7 @@ class Blocks(Source):
         A .npy file is read with plain reads, not through a memory map, so that it takes no more memory than a few
         blocks.  (A .npy file in Fortran order, and a slice of a memory map, are read through the map.)
         An iterable must give the same blocks every time it is iterated: a list, or an object whose ``__iter__`` starts
-        anew; a generator can be read only once and is refused.  It is read once to learn its shape.
+        again; a generator can be read only once and is refused.  It is read once to learn its shape.
     names : list of str, default=None
         Names of the columns.
     y : array of shape (n_rows,), default=None
@@ -56,11 +55,10 @@ class Blocks(Source):
         memory = check_memory(memory)
         if isinstance(blocks, str | os.PathLike):
             blocks = _map_npy(Path(blocks))
-        if isinstance(blocks, np.ndarray) or is_sparse(blocks):
-            blocks = canonical(blocks, "blocks")
-            found = _inspect([blocks])
-        else:
-            found = _inspect(_reiterable(blocks))
+        one = isinstance(blocks, np.ndarray) or is_sparse(blocks)
+        self._given = [canonical(blocks, "blocks")] if one else _reiterable(blocks)
+        self._file = InputFile(Path(blocks.filename)) if _is_whole_file(blocks) else None
+        found = _inspect(self._given)
         if 0 in found.shape:
             raise ValueError(f"blocks must hold at least one row and one column, got shape {found.shape}")
         if names is not None and len(names) != found.shape[1]:
@@ -72,17 +70,12 @@ class Blocks(Source):
             names=None if names is None else list(map(str, names)), y=None if y is None else np.asarray(y),
             memory=memory,
         )  # fmt: skip
-        self._given = blocks
-        self._file = InputFile(Path(blocks.filename)) if _is_whole_file(blocks) else None
 
     def blocks(self, columns: NDArray[np.int64] | None = None) -> Iterator[Any]:
         given, rows = self._given, self.block_rows
-        pieces: Iterable[Any]
-        if self._file is not None:
+        if self._file is not None and isinstance(given, list):
             self._file.check_unchanged()
-            pieces = _read_plainly(given, rows)
-        elif isinstance(given, np.ndarray) or is_sparse(given):
-            pieces = _cut([given], rows)
+            pieces: Iterable[Any] = _read_plainly(given[0], rows)
         elif isinstance(given, list | tuple):
             pieces = _cut(given, rows)
         else:  # copied: somebody else's iterable may reuse the memory of a block while we still work on it
@@ -113,7 +106,7 @@ def _reiterable(blocks: Any) -> Iterable[Any]:
     if isinstance(blocks, Iterator):
         raise ValueError(
             f"blocks must be something that can be read again, got {type(blocks).__name__}, which can be read once; "
-            "give a list, or an object whose __iter__ starts anew"
+            "give a list, or an object whose __iter__ starts again"
         )
     return blocks
 
@@ -212,18 +205,7 @@ def open_array(
 
 
 class ArrayRows:
-    """The rows of a matrix without the column of the targets.
-
-    Parameters
-    ----------
-    file : InputFile
-    blocks : Blocks
-        All columns.
-    at : int or None
-        The column of the targets, if they are in the matrix.
-    y : array or None
-        The targets, if they are elsewhere.
-    """
+    """The rows of `blocks` without the targets, which are column number `at` or, if that is None, the array `y`."""
 
     def __init__(self, file: InputFile, blocks: Blocks, at: int | None, y: NDArray[np.float64] | None = None) -> None:
         self._file, self._blocks, self._at = file, blocks, at
@@ -231,7 +213,7 @@ class ArrayRows:
         self._columns = np.delete(np.arange(width), [] if at is None else at)
         self.shape, self.dtype, self.y = (n, self._columns.size), blocks.dtype, y
         if self.shape[1] == 0:
-            raise ValueError(f"{file.name} cannot be read: beside the target there is no column")
+            raise ValueError(f"{file.name} cannot be read: there is no column except the target")
         if at is not None:
             self.y = np.concatenate([np.array(block[:, at], dtype=np.float64) for block in blocks.blocks()])
         if self.y is not None and not np.isfinite(self.y).all():
@@ -260,7 +242,7 @@ def _open_npy(file: InputFile, target: Any, memory: int) -> tuple[ArrayRows, int
     """Rows with their targets, and where the targets come from."""
     with reading(file.name):
         if not _is_npy(file):
-            raise ValueError("it is no .npy file")
+            raise ValueError("it is not a .npy file")
         blocks = Blocks(file.path, memory=memory)
     if target is False:
         return ArrayRows(file, blocks, None), None
@@ -291,7 +273,7 @@ def _open_npz(file: InputFile, memory: int, *, target_optional: bool) -> ArrayRo
     with reading(file.name):
         with open(file.path, "rb") as opened:
             if not zipfile.is_zipfile(opened) and not _is_npy(file):
-                raise ValueError("it is no .npz file")
+                raise ValueError("it is not a .npz file")
             opened.seek(0)
             arrays = np.load(opened, allow_pickle=False)
             if not hasattr(arrays, "files"):

@@ -1,7 +1,7 @@
 """`Partitions`: rows in the partitions of a Dask array or dataframe, which stay where they are.
 
-dask_open.py takes a collection apart, dask_local.py and dask_cluster.py run the function of a pass on its partitions.
-This module can be imported without Dask; all others need the `dask` extra.
+dask_local.py and dask_cluster.py run the function of a pass on the partitions.  This module can be imported without
+Dask; those two need the `dask` extra.
 """
 
 from __future__ import annotations
@@ -13,21 +13,29 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..design.blocks import MEMORY, SHARE_OF_BLOCKS, Source, Times, _copy_block, between_blocks
-from .memory import check_memory
+from .encoding import repeated
+from .storage import check_memory
 
 if TYPE_CHECKING:
-    from .dask_local import PartResult, PassTask
+    from .dask_local import LazyPart, PartResult, PassTask
 
 T = TypeVar("T")
 AHEAD = 2  # partitions submitted for each thread of a worker: one is computed while the next one is sent
 FAR = 32  # the same if results are known to be small
 TRIES = 4  # how often lost work is submitted again
+LARGE = 1 << 27  # maximum bytes of a partition that is made by joining chunks of columns
+SMALL, MANY = 1 << 20, 256  # more than MANY partitions of fewer than SMALL bytes are joined
+NO_NUMBERS = (
+    "{name} holds {what} (dtype {dtype}), not numbers; encode it (dask.dataframe.get_dummies after X.categorize()), or "
+    "leave it out: X.drop(columns=[...])"
+)
 
 
 class Partitions(Source):
@@ -77,19 +85,33 @@ class Partitions(Source):
     def __init__(self, X: Any, *, client: Any = None, memory: int | str = MEMORY, y: Any = None) -> None:
         memory = check_memory(memory)
         try:
-            from .dask_open import open_collection
+            from .dask_local import BlockFormat, check_client, choose_runner
         except ImportError as trouble:
             raise ImportError(f"{trouble}; pip install 'ksparse[dask]' brings what Dask needs here") from trouble
-        found = open_collection(X, client, y)
+        if client is not None:
+            check_client(client)
+        with nullcontext() if client is None else client.as_current():
+            parts, known_rows, names = _take_apart(X)
+        lazy = _separate_graphs(parts)
+        owner = _client_of(lazy)
+        self._runner = runner = choose_runner(parts, client or owner)
+        self.close = weakref.finalize(self, runner.close)
+        try:
+            found, rows, y = _inspect(runner, parts, known_rows, y)
+        except BaseException:
+            self.close()
+            raise
         super().__init__(
-            found.shape, found.format.dtype, sparse=found.entries is not None, entries=found.entries,
-            names=found.names, y=found.y, memory=memory,
+            (found.rows, found.columns), found.dtype, sparse=found.entries is not None, entries=found.entries,
+            names=names or found.names, y=y, memory=memory,
         )  # fmt: skip
-        self._format, self._runner = found.format, found.runner
-        self._starts = np.concatenate(([0], np.cumsum(found.runner.rows))).tolist()
+        filled = [i for i, count in enumerate(rows) if count]  # functions of a pass are not called without rows
+        rows = [rows[i] for i in filled]
+        runner.set_parts([parts[i] for i in filled], [lazy[i] for i in filled], rows)
+        self._format = BlockFormat(self.dtype, self.sparse, self.shape[1])
+        self._starts = np.concatenate(([0], np.cumsum(rows))).tolist()
         self._sizes: dict[Any, int] = {}  # bytes of the results of functions, by their names
-        self.close = weakref.finalize(self, self._runner.close)
-        self.held: bool = self._runner.hold(self._format, self.row_bytes * self.shape[0])
+        self.held: bool = runner.hold(self._format, self.row_bytes * self.shape[0], there=owner is not None)
 
     def __repr__(self) -> str:
         kind = "sparse" if self.sparse else "dense"
@@ -196,3 +218,185 @@ def _name(function: Any) -> Any:
     if not isinstance(function, functools.partial):
         return getattr(function, "__qualname__", None)
     return _name(function.func), *(_name(item) for item in function.args if callable(item))
+
+
+# --- taking a collection apart ---------------------------------------------------------------------------------------
+def _take_apart(X: Any) -> tuple[list[Any], list[int] | None, list[str] | None]:
+    """The partitions of a collection as delayed objects, with their numbers of rows and the columns, if known."""
+    from dask.array import Array
+    from dask.delayed import Delayed
+    from dask.utils import is_dataframe_like, is_series_like
+
+    if isinstance(X, Array):
+        return _take_array_apart(X)
+    if hasattr(X, "__dask_graph__") and is_dataframe_like(X):
+        return X.to_delayed(), None, _column_names(X)
+    if hasattr(X, "__dask_graph__") and is_series_like(X):
+        raise ValueError("X is a Dask series, one column: give a dataframe, X.to_frame()")
+    items = list(X) if isinstance(X, (list, tuple)) else [X]
+    if not items or not all(isinstance(item, Delayed) or _is_future(item) for item in items):
+        raise ValueError(
+            "X must be a Dask array or dataframe, or a list of delayed objects or futures (one per block of rows), "
+            f"got {type(X).__name__}"
+        )
+    return [Delayed(item.key, {item.key: item}) if _is_future(item) else item for item in items], None, None
+
+
+def _take_array_apart(X: Any) -> tuple[list[Any], list[int] | None, None]:
+    from dask.array import Array
+    from dask.utils import ensure_dict
+
+    if X.ndim != 2:
+        raise ValueError(f"X must be a matrix (rows are samples), got {X.ndim} dimensions")
+    _check_numbers(X.dtype, "X")
+    if np.isnan(X.chunks[1]).any():
+        X = Array(X.dask, X.name, X.chunks, meta=X._meta)  # the caller's array is left as it is
+        X.compute_chunk_sizes()
+    rows, width = X.chunks[0], X.shape[1] * X.dtype.itemsize
+    known = not np.isnan(rows).any()
+    chunks = {1: -1}
+    if len(X.chunks[1]) > 1 and known and max(rows) * width > LARGE:
+        chunks[0] = max(1, LARGE // max(1, width))
+    elif known and len(rows) > MANY and sum(rows) * width < SMALL * len(rows):
+        chunks[0] = max(1, SMALL // max(1, width))
+    X = X.rechunk(chunks)
+    futures = any(map(_is_future, ensure_dict(X.dask).values()))  # optimising would drop them together with their data
+    parts = list(X.to_delayed(optimize_graph=not futures).ravel())
+    return parts, [int(count) for count in X.chunks[0]] if known else None, None
+
+
+def _separate_graphs(parts: list[Any]) -> list[LazyPart]:
+    """Every partition with only those tasks of the graph that it needs."""
+    from dask.optimization import cull
+    from dask.utils import ensure_dict
+
+    from .dask_local import LazyPart
+
+    found, graphs = [], {}
+    for part in parts:
+        graph = part.dask  # often shared; it is held in `graphs`, so that no other graph can have its id
+        if id(graph) not in graphs:
+            graphs[id(graph)] = graph, ensure_dict(graph)
+        found.append(LazyPart(cull(graphs[id(graph)][1], [part.key])[0], part.key))
+    return found
+
+
+def _client_of(parts: list[LazyPart]) -> Any:
+    """The client of the cluster that holds data of these partitions as futures; None if there are none."""
+    nodes = (getattr(node, "value", node) for part in parts for node in part.graph.values())
+    return next((node.client for node in nodes if _is_future(node)), None)
+
+
+def _is_future(item: Any) -> bool:
+    return type(item).__module__.startswith("distributed.") and hasattr(item, "key")
+
+
+# --- what partitions hold --------------------------------------------------------------------------------------------
+class PartInfo(NamedTuple):
+    """What a computed partition holds."""
+
+    rows: int
+    columns: int
+    dtype: np.dtype[Any]
+    entries: int | None  # None: dense
+    names: list[str] | None
+
+
+def _inspect(runner: Any, parts: list[Any], known: list[int] | None, y: Any) -> tuple[PartInfo, list[int], Any]:
+    """Compute what the partitions hold, their numbers of rows if they are not known, and the targets."""
+    from dask.delayed import delayed
+
+    pieces = [delayed(_as_array)(piece) for piece in _delayed_pieces(y)]
+    first = next((i for i, count in enumerate(known or []) if count), 0)
+    some = parts if known is None else parts[first : first + 1]
+    computed = runner.compute([*map(delayed(inspect_part), some), *pieces])
+    infos = list(computed[: len(some)])
+    if known is not None and infos and infos[0].entries is not None:
+        infos = runner.compute(list(map(delayed(inspect_part), parts)))
+    rows = known or [found.rows for found in infos]
+    found = _in_common(infos, sum(rows))
+    if y is not None:
+        y = _as_array(np.concatenate(computed[len(some) :]) if pieces else y)
+        if y.ndim == 0 or y.shape[0] != found.rows:
+            raise ValueError(f"y has {y.shape[0] if y.ndim else 'no'} entries, and X has {found.rows} rows")
+    return found, rows, y
+
+
+def inspect_part(raw: Any) -> PartInfo:
+    """What a partition holds; this runs where the partition is."""
+    if not hasattr(raw, "shape") or len(raw.shape) != 2:
+        raise ValueError(
+            f"a partition of X is {f'of shape {raw.shape}' if hasattr(raw, 'shape') else type(raw).__name__}; it must "
+            "be a matrix (rows are samples): an array, a SciPy sparse matrix or a dataframe"
+        )
+    names = None
+    if hasattr(raw, "dtypes"):
+        names = _column_names(raw)
+        dtype = np.result_type(*map(_numpy_dtype, raw.dtypes)) if len(raw.columns) else np.float64
+        entries = int(raw.sparse.to_coo().nnz) if hasattr(raw, "sparse") else None
+    else:
+        _check_numbers(raw.dtype, "X")
+        dtype, entries = raw.dtype, int(raw.nnz) if hasattr(raw, "nnz") else None
+    return PartInfo(int(raw.shape[0]), int(raw.shape[1]), np.dtype(dtype), entries, names)
+
+
+def _column_names(X: Any) -> list[str] | None:
+    names = [str(name) for name in X.columns]
+    twice = repeated(names)
+    if twice is not None:
+        raise ValueError(f"X has two columns of the name {twice!r}; rename one")
+    for name, dtype in zip(names, X.dtypes, strict=True):
+        _check_numbers(dtype, f"column {name!r} of X")
+    return names if any(isinstance(name, str) for name in X.columns) else None
+
+
+def _check_numbers(dtype: Any, name: str) -> None:
+    kind = getattr(getattr(dtype, "subtype", dtype), "kind", "O")  # the subtype is that of a sparse column's numbers
+    if kind not in "biuf":
+        kinds = {"M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
+        what = "categories" if type(dtype).__name__ == "CategoricalDtype" else kinds.get(kind, "text or objects")
+        raise ValueError(NO_NUMBERS.format(name=name, what=what, dtype=dtype))
+
+
+def _numpy_dtype(dtype: Any) -> Any:
+    """The NumPy dtype that a pandas dtype becomes."""
+    dtype = getattr(dtype, "subtype", dtype)
+    return dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.dtype(np.float64))
+
+
+def _in_common(infos: list[PartInfo], n: int) -> PartInfo:
+    """What all n rows hold, from what partitions hold; of dense ones, some partitions are enough."""
+    infos = [found for found in infos if found.rows]
+    if not n or not infos:
+        raise ValueError("X has no rows")
+    first = infos[0]
+    if not first.columns:
+        raise ValueError("X has no columns")
+    for found in infos:
+        if found.columns != first.columns:
+            raise ValueError(f"X has partitions of {first.columns} and of {found.columns} columns")
+        if found.names != first.names:
+            raise ValueError(f"X has partitions with other columns, or in another order: {first.names}, {found.names}")
+    dtype = np.dtype(np.float32 if all(found.dtype == np.float32 for found in infos) else np.float64)
+    sparse = any(found.entries is not None for found in infos)
+    counts = (found.rows * found.columns if found.entries is None else found.entries for found in infos)
+    return PartInfo(n, first.columns, dtype, sum(counts) if sparse else None, first.names)
+
+
+def _delayed_pieces(y: Any) -> list[Any]:
+    """The targets as delayed objects, if they are a Dask collection."""
+    from dask.base import is_dask_collection
+
+    if not is_dask_collection(y):
+        return []
+    if not hasattr(y, "to_delayed"):
+        return [y]
+    if getattr(y, "ndim", 1) == 2 and hasattr(y, "rechunk"):
+        y = y.rechunk({1: -1})
+    return list(np.ravel(y.to_delayed()))
+
+
+def _as_array(piece: Any) -> NDArray[Any]:
+    if hasattr(piece, "to_numpy") and getattr(getattr(piece, "dtype", None), "kind", "O") in "biuf":
+        return piece.to_numpy(dtype=None if isinstance(piece.dtype, np.dtype) else np.float64, na_value=np.nan)
+    return np.atleast_1d(np.asarray(piece))

@@ -27,39 +27,43 @@ class ClusterWorkers:
 
     Whatever is sent is the argument of a task, and is not scattered: then the scheduler sends it again when a worker
     is lost.  A pass needs few messages to the scheduler, since Dask waits 10 ms between two of them.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    delayed_parts : list of Delayed
-    rows : list of int
-        Number of rows of every partition.
-    parts : list of LazyPart
-        The partitions with a graph of their own, for workers that compute them in every pass.
-    there : bool
-        Whether the data of the partitions are on the cluster already.
     """
 
-    def __init__(
-        self, client: Any, delayed_parts: list[Any], rows: list[int], parts: list[LazyPart], there: bool
-    ) -> None:
-        self.client, self.rows = client, rows
+    def __init__(self, client: Any) -> None:
+        self.client = client
         self.total = 1
-        self._delayed, self._parts, self._there = delayed_parts, parts, there
+        self.rows: list[int] = []
+        self._delayed: list[Any] = []
+        self._parts: list[LazyPart] = []
+        self._there = False  # whether the data of the partitions were on the cluster from the beginning
         self._blocks: list[Any] | None = None  # futures, if the cluster keeps the partitions
         self._format: BlockFormat | None = None
-        self._holders: list[tuple[str, ...]] = [()] * len(parts)
+        self._holders: list[tuple[str, ...]] = []
         self._sent: SentArrays[dict[int, Any]] = SentArrays()
         self._threads: dict[str, int] = {}
         self._spent: list[Any] = []  # futures of the last pass
         self._watch = watch(client)
 
+    def compute(self, items: list[Any]) -> list[Any]:
+        """The values of delayed objects, from workers that have this version of ksparse."""
+        check_workers(self.client)
+        with _large_graphs():
+            futures = self.client.compute(items)
+        try:
+            return [result_of(future, watch(self.client), "partition") for future in futures]
+        finally:
+            cancel(self.client, [future for future in futures if not future.done()])
+
+    def set_parts(self, parts: list[Any], lazy: list[LazyPart], rows: list[int]) -> None:
+        self._delayed, self._parts, self.rows = parts, lazy, rows
+        self._holders = [()] * len(parts)
+
     # --- partitions in the memory of the cluster ---------------------------------------------------------------------
-    def hold(self, format: BlockFormat, size: int) -> bool:
+    def hold(self, format: BlockFormat, size: int, *, there: bool) -> bool:
         """Keep the partitions in the memory of the cluster, if they fit or are there already; returns whether."""
-        if not self._there and size > self._free():
+        if not there and size > self._free():
             return False
-        self._format = format
+        self._format, self._there = format, there
         self._persist()
         return True
 
@@ -125,17 +129,8 @@ class ClusterWorkers:
         sent: Any = cloudpickle.dumps(task)
         if len(sent) >= SMALL:  # a small one is sent with every partition, which then need not wait for it
             sent = self._task(_unpack, sent)
-        return sent, [(array, self._slices(array)) for array in arrays]
-
-    def _slices(self, array: NDArray[Any]) -> dict[int, Any] | None:
-        """The slices of a read-only array that were sent, by partition; None for other arrays."""
-        if array.flags.writeable:
-            return None
-        slices = self._sent.get(array)
-        if slices is None:
-            slices = {}
-            self._sent.add(array, slices)
-        return slices
+        # with a read-only array, the slices of it that were sent, by partition
+        return sent, [(array, None if array.flags.writeable else self._sent.find(array, dict)) for array in arrays]
 
     def places(self) -> dict[Any, tuple[int, list[int]]]:
         """Every worker with its threads and its partitions; those that no worker has, or several, at None."""
@@ -167,7 +162,7 @@ class ClusterWorkers:
             for array, slices in arrays
         ]
         futures = self._tasks(_run, which, [self.rows[i] for i in which], *columns, task=task)
-        self._spent.clear()  # freeing them is a message, too: it is sent behind the one that is waited for
+        self._spent.clear()  # freeing them is a message too, which is sent after the urgent one
         return futures
 
     def _tasks(self, function: Any, which: list[int], *columns: list[Any], **common: Any) -> list[Any]:
@@ -229,17 +224,6 @@ class ClusterWorkers:
         self._blocks = None
         self._sent.clear()
         self._spent.clear()
-
-
-def compute(client: Any, items: list[Any]) -> list[Any]:
-    """The values of Dask collections and delayed objects, from workers that have this version of ksparse."""
-    check_workers(client)
-    with _large_graphs():
-        futures = client.compute(items)
-    try:
-        return [result_of(future, watch(client), "partition") for future in futures]
-    finally:
-        cancel(client, [future for future in futures if not future.done()])
 
 
 def address(client: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import multiprocessing.pool
 import signal
 import tempfile
 import threading
@@ -15,11 +16,19 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import cloudpickle
+import dask
 import numpy as np
+from dask.base import get_scheduler
+from dask.local import get_async, get_sync
+from dask.multiprocessing import MultiprocessingPoolExecutor, get_context
+from dask.multiprocessing import get as get_processes
+from dask.sizeof import sizeof
+from dask.system import CPU_COUNT
+from dask.threaded import get as get_threads
 from numpy.typing import NDArray
 
 from .._dask import check_version, portable
-from .._threads import one_thread
+from .._jit import one_thread
 from ..design.matrix import canonical
 
 T = TypeVar("T")
@@ -54,17 +63,15 @@ class PartResult(NamedTuple):
     error: Exception | None = None
 
 
-class LazyPart:
+class LazyPart(NamedTuple):
     """A partition as a graph of its own, which is computed in the thread that needs it."""
 
-    def __init__(self, graph: dict[Any, Any], key: Any) -> None:
-        self.graph, self.key = graph, key
-        self.get: Callable[..., Any] | None = None  # a scheduler that is not one of Dask's own
+    graph: dict[Any, Any]
+    key: Any
+    get: Callable[..., Any] = get_sync  # computes the graph
 
     def load(self) -> Any:
-        from dask.local import get_sync
-
-        return (self.get or get_sync)(self.graph, self.key)
+        return self.get(self.graph, self.key)
 
 
 def as_block(raw: Any, format: BlockFormat, rows: int) -> Any:
@@ -87,8 +94,6 @@ def as_block(raw: Any, format: BlockFormat, rows: int) -> Any:
 
 def run_part(task: PassTask, part: Any, rows: int, arrays: tuple[NDArray[Any], ...]) -> PartResult:
     """Run the function of a pass on a partition of `rows` rows, on one thread; errors are returned, not raised."""
-    from dask.sizeof import sizeof
-
     from .. import __version__
 
     try:
@@ -114,22 +119,19 @@ class SentArrays(Generic[T]):
     nobody can write to is recognised by its identity, without reading its numbers again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forget: Callable[[T], object] = lambda made: None) -> None:
         self._known: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
+        self._forget = forget  # called with what was made of an array that is no longer remembered
 
-    def get(self, array: NDArray[Any]) -> T | None:
+    def find(self, array: NDArray[Any], make: Callable[[], T]) -> T:
+        """What was made of an array with the same content; else make it now."""
         key = self._key(array)
-        if key not in self._known:
-            return None
-        made = self._known[key][1]
+        made = self._known[key][1] if key in self._known else make()
         self._known[key] = array, made
         self._known.move_to_end(key)
+        if len(self._known) > REMEMBERED:
+            self._forget(self._known.popitem(last=False)[1][1])
         return made
-
-    def add(self, array: NDArray[Any], made: T) -> list[T]:
-        """Remember an array; returns what was made of those that are forgotten for it."""
-        self._known[self._key(array)] = array, made
-        return [self._known.popitem(last=False)[1][1] for _ in range(len(self._known) - REMEMBERED)]
 
     def clear(self) -> None:
         self._known.clear()
@@ -153,28 +155,64 @@ def _may_change(array: NDArray[Any]) -> bool:
 
 # --- threads and processes -------------------------------------------------------------------------------------------
 class LostWork(RuntimeError):
-    """Work under way was lost, and can be submitted again."""
+    """Submitted work was lost, and can be submitted again."""
+
+
+def check_client(client: Any) -> None:
+    from distributed import Client
+
+    if not isinstance(client, Client):
+        raise ValueError(f"client must be a distributed.Client, got {type(client).__name__}")
+    if client.asynchronous:
+        raise ValueError("client is asynchronous; make one with Client(address), outside a coroutine")
+    if client.status != "running":
+        raise ValueError(f"client is {client.status}; make another one: Client(address)")
+
+
+def choose_runner(parts: list[Any], client: Any) -> Any:
+    """What computes partitions: the workers of a client, or the threads or processes that Dask is configured to use."""
+    scheduler = get_scheduler(collections=parts[:1]) if client is None else None
+    client = client or getattr(scheduler, "__self__", None)
+    if client is not None:
+        from .dask_cluster import ClusterWorkers
+
+        check_client(client)
+        return ClusterWorkers(client)
+    pool = dask.config.get("pool", None)
+    if isinstance(scheduler, functools.partial) and scheduler.func is get_async:  # an executor as the scheduler
+        pool = dask.config.get("scheduler")
+        scheduler = get_threads if isinstance(pool, ThreadPoolExecutor) else get_processes
+    if isinstance(pool, multiprocessing.pool.Pool):
+        threads = isinstance(pool, multiprocessing.pool.ThreadPool)
+        pool = None if threads else MultiprocessingPoolExecutor(pool)
+    lanes = int(getattr(pool, "_max_workers", None) or dask.config.get("num_workers", None) or CPU_COUNT)
+    if scheduler is get_processes:
+        return LocalProcesses(lanes, pool)
+    if scheduler in (get_threads, None):
+        return LocalThreads(lanes, pool)
+    return LocalThreads(1, None, scheduler)
 
 
 class LocalThreads:
     """Runs passes in threads of this process, which share its memory; with one lane, in the calling thread.
 
-    Parameters
-    ----------
-    parts : list of LazyPart
-    rows : list of int
-        Number of rows of every partition.
-    lanes : int
-        How many partitions are worked on at once.
-    executor : Executor, optional
-        The threads; by default those of a new executor in every pass.
+    The threads are those of `executor`, by default a new one in every pass; `get` computes the graph of a partition.
     """
 
-    def __init__(self, parts: list[LazyPart], rows: list[int], lanes: int, executor: Executor | None = None) -> None:
-        self.parts, self.rows, self.total = parts, rows, lanes
-        self._given = executor
+    def __init__(self, lanes: int, executor: Executor | None, get: Callable[..., Any] = get_sync) -> None:
+        self.total, self._given, self._get = lanes, executor, get
+        self.parts: list[LazyPart] = []
+        self.rows: list[int] = []
 
-    def hold(self, format: BlockFormat, size: int) -> bool:
+    def compute(self, items: list[Any]) -> Any:
+        """The values of delayed objects."""
+        return dask.compute(*items)
+
+    def set_parts(self, parts: list[Any], lazy: list[LazyPart], rows: list[int]) -> None:
+        """Set the partitions, as delayed objects and as graphs of their own, and their numbers of rows."""
+        self.parts, self.rows = [part._replace(get=self._get) for part in lazy], rows
+
+    def hold(self, format: BlockFormat, size: int, *, there: bool) -> bool:
         """Keep the partitions in memory if they fit; returns whether.  Here they are computed in every pass."""
         return False
 
@@ -188,15 +226,15 @@ class LocalThreads:
         return {None: (self.total, list(range(len(self.parts))))}
 
     def submit(self, begun: Any, spans: list[tuple[int, int, int]]) -> list[Any]:
-        """Submit partitions, each with the numbers of its first row and of the row behind its last; returns futures."""
+        """Submit partitions, each with the numbers of its first row and of the row after its last; returns futures."""
         return [self._submit(begun, *span) for span in spans]
 
     def _submit(self, begun: Any, i: int, low: int, high: int) -> Any:
         executor, task, arrays = begun
-        work = task, self.parts[i], self.rows[i], tuple(array[low:high] for array in arrays)
+        work = task, self.parts[i], high - low, tuple(array[low:high] for array in arrays)
         if executor is not None:
             return executor.submit(run_part, *work)
-        done: Future[PartResult] = Future()
+        done: Future[PartResult] = Future()  # not Dask's SynchronousExecutor, which would delay Ctrl-C
         done.set_result(run_part(*work))
         return done
 
@@ -208,10 +246,10 @@ class LocalThreads:
         return [future.result() for future in futures]
 
     def renew(self) -> None:
-        """Recover after `LostWork`; what was under way is submitted again after this."""
+        """Recover after `LostWork`; the caller then submits the lost work again."""
 
     def end(self, begun: Any, running: list[Any]) -> None:
-        """End a pass, perhaps early: the results under way are not wanted any more."""
+        """End a pass, perhaps early: unfinished results are not wanted any more."""
         for future in running:
             future.cancel()
         if begun[0] is not None and begun[0] is not self._given:
@@ -227,43 +265,44 @@ class LocalProcesses(LocalThreads):
     What all processes need is written to a file once, and read once by each.
     """
 
-    def __init__(self, parts: list[LazyPart], rows: list[int], lanes: int, executor: Executor, own: bool) -> None:
-        super().__init__(parts, rows, lanes, None if own else executor)
+    def __init__(self, lanes: int, executor: Executor | None) -> None:
+        super().__init__(lanes, executor)
         self._folder = tempfile.TemporaryDirectory(prefix="ksparse-", ignore_cleanup_errors=True)
-        self._pool: Executor | None = executor
+        self._pool = executor or start_processes(lanes)
         self._files = self._passes = 0
-        self._sent: SentArrays[Path] = SentArrays()
-        self._old: list[Path] = []  # files that a pass under way may still read
+        self._old: list[Path] = []  # files that a running pass may still read
+        self._sent: SentArrays[Path] = SentArrays(self._old.append)
         self._lock = threading.RLock()  # passes may run in several threads
+
+    def compute(self, items: list[Any]) -> Any:
+        return dask.compute(*items, pool=self._pool)
 
     def begin(self, task: PassTask, arrays: tuple[NDArray[Any], ...]) -> Any:
         with self._lock:
             self._passes += 1
             path = self._new_file("task")
             path.write_bytes(cloudpickle.dumps(task))
-            return path, [self._file(array) or array for array in arrays]
+            return path, [self._path_or_array(array) for array in arrays]
 
-    def _file(self, array: NDArray[Any]) -> Path | None:
-        """The file of a read-only array; None for others."""
-        if array.flags.writeable or array.dtype.hasobject:
-            return None
-        path = self._sent.get(array)
-        if path is None:
+    def _path_or_array(self, array: NDArray[Any]) -> Path | NDArray[Any]:
+        """The path of a read-only array, which is written to a file once; other arrays unchanged."""
+
+        def write() -> Path:
             path = self._new_file("array")
             with path.open("wb") as file:
                 np.save(file, array)
-            self._old += self._sent.add(array, path)
-        return path
+            return path
+
+        return array if array.flags.writeable or array.dtype.hasobject else self._sent.find(array, write)
 
     def _new_file(self, name: str) -> Path:
         self._files += 1
         return Path(self._folder.name) / f"{name}-{self._files}"
 
     def _submit(self, begun: Any, i: int, low: int, high: int) -> Any:
-        assert self._pool is not None
         arrays = [(item, low, high) if isinstance(item, Path) else item[low:high] for item in begun[1]]
         try:
-            return self._pool.submit(_run_packed, begun[0], cloudpickle.dumps((self.parts[i], self.rows[i], arrays)))
+            return self._pool.submit(_run_packed, begun[0], cloudpickle.dumps((self.parts[i], high - low, arrays)))
         except BrokenExecutor as trouble:  # raised where results are waited for
             failed: Future[PartResult] = Future()
             failed.set_exception(trouble)
@@ -278,30 +317,26 @@ class LocalProcesses(LocalThreads):
     def renew(self) -> None:
         if self._given is not None:
             raise RuntimeError("the pool that Dask was given is broken: a process died, perhaps for lack of memory")
-        assert self._pool is not None
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = start_processes(self.total)
 
     def end(self, begun: Any, running: list[Any]) -> None:
         for future in running:
             future.cancel()
-        begun[0].unlink(missing_ok=True)  # a task that is still under way has read it, or is not wanted
+        begun[0].unlink(missing_ok=True)  # a task that is still running has read it, or is not wanted
         with self._lock:
             self._passes -= 1
             while self._passes == 0 and self._old:
                 self._old.pop().unlink(missing_ok=True)
 
     def close(self) -> None:
-        if self._pool is not None and self._given is None:
+        if self._given is None:
             self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = None
         self._folder.cleanup()
 
 
 def start_processes(count: int) -> ProcessPoolExecutor:
     """Processes that ignore Ctrl-C, which is for the caller, who ends the work."""
-    from dask.multiprocessing import get_context
-
     return ProcessPoolExecutor(
         count, mp_context=get_context(), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
     )

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from .._jit import SUMS, kernel
 from ..design.blocks import BLOCK, read_ahead
-from .inputs import import_arrow
-from .memory import TURNS
+from .storage import TURNS, import_arrow
 
 if TYPE_CHECKING:
     from .readers import TableReader
@@ -106,7 +105,7 @@ def table_encoding(encoding: dict[str, Any]) -> TableEncoding:
     _require(missing in MISSING, f"missing must be one of {', '.join(map(repr, MISSING))}", missing)
     bad = next((c.name for c in columns if c.levels is None and c.fill is None), None)
     if missing != "error" and bad is not None:
-        raise ValueError(f"encoding: fill of column {bad!r} must be a number, for missing is {missing!r}")
+        raise ValueError(f"encoding: fill of column {bad!r} must be a number, because missing is {missing!r}")
     name, labels = None, False
     if target is not None:
         fine = isinstance(target, dict) and isinstance(target.get("name"), str)
@@ -143,7 +142,7 @@ def check_delimiter(delimiter: Any, name: str) -> None:
         return
     if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise ValueError(
-            f"{name} must be one character of ASCII that is no quote or end of a line, got {_short(delimiter)}"
+            f"{name} must be one character of ASCII that is not a quote or the end of a line, got {_short(delimiter)}"
         )
 
 
@@ -210,17 +209,7 @@ def describe_bad_number(value: float, name: str, reader: TableReader, row: int, 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 class TableRows:
-    """The rows of a table in one or more files, with encoded columns.
-
-    Parameters
-    ----------
-    readers : list of TableReader
-    columns : tuple of Column
-    lenient : bool
-        Whether a missing category becomes zeros; else it is refused.
-    rows : int
-        Number of rows of all files together.
-    """
+    """The rows of a table in one or more files, with encoded columns; if `lenient`, missing categories become zeros."""
 
     def __init__(self, readers: list[TableReader], columns: tuple[Column, ...], lenient: bool, rows: int) -> None:
         self.readers, self.columns, self.lenient = readers, columns, lenient
@@ -244,7 +233,7 @@ class TableRows:
         return all(types.is_float16(type) or types.is_float32(type) for type in found)
 
     def blocks(self, wanted: NDArray[np.int64] | None, room: int) -> Iterator[NDArray[Any]]:
-        """Blocks of the wanted columns.  Batches are larger than blocks, for every column of a batch has a fixed cost.
+        """Blocks of the wanted columns.  Batches are larger than blocks: every column of a batch has a fixed cost.
 
         `room` is the maximum number of bytes of a block.
         """
@@ -257,7 +246,9 @@ class TableRows:
         for reader in self.readers:
             reader.check_unchanged()
             row = 0
-            for _, batch in read_ahead(reader.batches(plan.sources, batch_rows)):  # the next one is decoded meanwhile
+            for _, batch in read_ahead(
+                reader.batches(plan.sources, batch_rows)
+            ):  # decodes the next one at the same time
                 low = 0
                 while low < batch.num_rows:
                     if len(buffers) <= turn % TURNS:
@@ -291,7 +282,7 @@ class _Plan:
                 place.append(int(to[0]))
                 fill.append(np.nan if column.fill is None else column.fill)
             else:
-                level_to = np.full(column.width, -1)  # where the column of a level goes; -1: it is not wanted
+                level_to = np.full(column.width, -1)  # the position of each level's column; -1: not wanted
                 level_to[wanted[to] - table.starts[at]] = to
                 self._texts.append((column.name, import_arrow().array(column.levels), level_to, to))
         self._place, self._fill = np.array(place, dtype=np.uint64), np.array(fill, dtype=self._dtype)

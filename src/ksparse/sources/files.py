@@ -1,7 +1,9 @@
-"""`open_files` and `Files`: rows from files of any format, read block by block."""
+"""`open_files` and `Files`: rows from files of any format, read block by block; and which files a path means."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,18 @@ from .._validate import check_choice, check_flag
 from ..design.blocks import MEMORY, Source
 from .arrays import open_array
 from .encoding import MISSING, TableRows, check_delimiter, check_encoding, table_encoding
-from .inputs import OpenedFiles, find_inputs
 from .libsvm import open_libsvm
-from .memory import Budget, RowCache, has_room
+from .storage import COMPRESSED, Budget, InputFile, OpenedFiles, RowCache, StandardInput, has_room, reading
 from .tables import TableOptions, open_table
 
+ENDINGS = {
+    ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".csv": "csv", ".tsv": "tsv", ".svm": "libsvm",
+    ".svmlight": "libsvm", ".libsvm": "libsvm", ".npy": "npy", ".npz": "npz",
+}  # fmt: skip
+FORMATS = tuple(dict.fromkeys(ENDINGS.values()))
+TEXT = ("csv", "tsv", "libsvm")
+PIPED = (*TEXT, "arrow")
+COLUMN_FOLDER = re.compile("[^=]+=")  # a folder whose name gives the value of a column, such as year=2020
 FAMILIES = {"libsvm": "libsvm", "npy": "array", "npz": "array"}  # of formats; all others are tables
 WORDS = {"table": "a table with names of columns", "libsvm": "in LIBSVM format", "array": "a matrix of NumPy"}
 
@@ -271,3 +280,83 @@ def _names(value: Any, name: str) -> tuple[str, ...] | None:
         if all(isinstance(item, str) for item in value):
             return value
     raise ValueError(f"{name} must be a list of names, got {value!r}")
+
+
+# --- which files, of which format ------------------------------------------------------------------------------------
+def find_inputs(path: Any, format: str | None, folder: str | Path | None) -> tuple[str, list[InputFile]]:
+    """The format and the files of a path: one file, all files of a folder sorted by name, or the standard input.
+
+    `folder` is where a copy of the standard input goes.
+    """
+    if format is not None:
+        check_choice(format, "format", FORMATS)
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"path must be the path of a file or a folder, got {type(path).__name__}")
+    if str(path) == "-":
+        if format not in PIPED:
+            got = "none" if format is None else repr(format)
+            raise ValueError(
+                f"format must be given to read the standard input, one of {', '.join(map(repr, PIPED))}; got {got}"
+            )
+        return format, [StandardInput(folder)]
+    path = Path(path)
+    if not os.path.lexists(path):
+        raise ValueError(f"{str(path)!r} is not there: give a file, a folder of files, or - for the standard input")
+    if not path.is_dir():
+        if not path.is_file():
+            InputFile(path)  # raises, and says what it is
+        kind, compression = _format_of(path.name, format)
+        return kind, [_checked(InputFile(path, compression))]
+    found = [(file, *_format_of(file.name, format)) for file in _files_in(path, format)]
+    if not found:
+        raise ValueError(f"the folder {path.name!r} holds no file that ends in one of {', '.join(ENDINGS)}")
+    kinds = sorted({kind for _, kind, _ in found})
+    if len(kinds) > 1:
+        raise ValueError(f"the folder {path.name!r} holds files of several formats ({', '.join(kinds)}): choose one")
+    if kinds[0] in ("npy", "npz"):
+        raise ValueError(f"{kinds[0]} files are read one at a time, got the folder {path.name!r}")
+    inputs = [_checked(InputFile(file, compression, path)) for file, _, compression in found]
+    nested = next((file for file in inputs if file.folder_values), None)
+    if nested is not None and kinds[0] == "libsvm":
+        raise ValueError(
+            f"{nested.name} cannot be read: folders like year=2020 give columns of tables only, not of LIBSVM files"
+        )
+    return kinds[0], inputs
+
+
+def _files_in(folder: Path, format: str | None) -> Iterator[Path]:
+    """The files of a folder, sorted by name, including those in folders like ``year=2020``."""
+    try:
+        paths = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
+    except OSError as error:
+        raise ValueError(f"the folder {folder.name} cannot be read: {error.strerror}") from None
+    for path in paths:
+        if COLUMN_FOLDER.match(path.name) and path.is_dir():
+            yield from _files_in(path, format)
+        elif _ending(path.name)[0] or (format and not path.is_dir()):
+            yield path
+
+
+def _ending(name: str) -> tuple[str | None, str]:
+    """Format and compression that a file's name shows."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    compression = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSED else ""
+    return (ENDINGS.get(suffixes[-1]) if suffixes else None), compression
+
+
+def _format_of(name: str, format: str | None) -> tuple[str, str]:
+    kind, compression = _ending(name)
+    kind = format or kind
+    if kind is None or (compression and kind not in TEXT):
+        raise ValueError(
+            f"the name of a file must end in one of {', '.join(ENDINGS)} (text also in .gz or .bz2), got {name!r}; "
+            "format= says what it is"
+        )
+    return kind, compression
+
+
+def _checked(file: InputFile) -> InputFile:
+    with reading(file.name), open(file.path, "rb") as opened:
+        if not opened.read(1):
+            raise ValueError("it is empty")
+    return file

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .encoding import VERSION
-from .inputs import BROKEN, InputFile, OpenedFiles, first_failure, reading
-from .memory import Budget, Spool
+from .storage import BROKEN, Budget, InputFile, OpenedFiles, Spool, first_failure, reading
 
 PIECE = 1 << 22  # bytes of text parsed at once
 UNLIMITED = 1 << 62
@@ -24,7 +23,7 @@ def open_libsvm(
     """Sparse rows and their targets.
 
     `zero_based` says whether columns are numbered from 0 ("auto": if there is a column 0).  With the `encoding` of
-    another file, columns behind those of that file are left out, and "auto" means its numbering.
+    another file, columns after those of that file are left out, and "auto" means its numbering.
     """
     spool = budget.spool()
     if encoding is None:
@@ -33,8 +32,8 @@ def open_libsvm(
         notes = []
         if zero_based == "auto" and 0 < found.rows_with_column_0 < found.shape[0]:
             notes.append(
-                f"{files[0].name}: columns count from 0, for {found.rows_with_column_0} of {found.shape[0]} rows have "
-                "a column 0; if other rows count from 1, they are off by one column"
+                f"{files[0].name}: columns count from 0, because {found.rows_with_column_0} of {found.shape[0]} rows "
+                "have a column 0; if other rows count from 1, they are off by one column"
             )
         return OpenedFiles(found, found.y, None, known, notes, spool)
     d, based = encoding["features"], encoding["zero_based"] if zero_based == "auto" else zero_based
@@ -47,7 +46,7 @@ def open_libsvm(
     ]
     if found.left_out:
         notes.append(
-            f"{files[0].name}: {found.left_out} numbers stand in columns behind the {d} known ones and are left out"
+            f"{files[0].name}: {found.left_out} numbers are in columns after the {d} known ones and are left out"
         )
     return OpenedFiles(found, found.y, None, encoding, notes, spool)
 
@@ -55,24 +54,8 @@ def open_libsvm(
 class LibsvmRows:
     """Sparse rows.  The text is parsed once and held as CSR in the spool; without a spool, in every pass.
 
-    Parameters
-    ----------
-    files : list of InputFile
-    room : int
-        Approximate number of bytes of a block.
-    spool : Spool or None
-    zero_based : bool or "auto"
-        Whether columns are numbered from 0; "auto": if there is a column 0 in any line of any file.
-    features : int, optional
-        The number of columns.  Numbers in later columns are left out, and counted in `left_out`.
-    widest : int, optional
-        Maximum number of columns, if `features` is not given: one number per column must fit into memory.
-
-    Attributes
-    ----------
-    first_columns : dict
-        For every file that has any, the lowest column number as it is written there.
-    rows_with_column_0 : int
+    `room` is the approximate number of bytes of a block.  If the number of columns is known (`features`), numbers in
+    later columns are left out, and counted in `left_out`; otherwise there may be at most `widest` columns.
     """
 
     def __init__(
@@ -88,7 +71,7 @@ class LibsvmRows:
         self._one_based = zero_based is False  # then scikit-learn subtracts 1, and refuses a column 0
         self._limit, self._widest = UNLIMITED if features is None else features, widest
         self.left_out, self.entries, self.rows_with_column_0, last = 0, 0, 0, -1
-        self.first_columns: dict[str, int] = {}
+        self.first_columns: dict[str, int] = {}  # the lowest column number in every file, as it is written there
         targets = []
         for data, indices, indptr, y in self._parsed():
             targets.append(y)
@@ -111,7 +94,7 @@ class LibsvmRows:
         if len(bases) > 1:
             raise ValueError(
                 f"{bases[True]} has a column 0, but {bases[False]} has none: if both count their columns from 0, say "
-                "zero_based=True; if one counts from 1, write it anew"
+                "zero_based=True; if one counts from 1, write it again"
             )
 
     def blocks(self, wanted: NDArray[np.int64] | None, room: int) -> Iterator[Any]:
@@ -148,7 +131,7 @@ class LibsvmRows:
             yield _joined(held)
 
     def _parse(self, text: bytes, name: str, lines: int) -> Arrays:
-        """The rows in a piece of text, which starts behind `lines` lines of the file."""
+        """The rows in a piece of text, which starts after `lines` lines of the file."""
         try:
             rows, y = _load(text, not self._one_based)
         except BROKEN as error:
@@ -169,10 +152,9 @@ class LibsvmRows:
             self.first_columns[name] = min(first, self.first_columns.get(name, UNLIMITED))
             self.rows_with_column_0 += int((indices == 0).sum()) if first == 0 else 0
             if last >= self._limit:
-                keep = indices < self._limit
-                self.left_out += int((~keep).sum())
-                ends = np.concatenate([[0], np.cumsum(keep)])
-                data, indices, indptr = data[keep], indices[keep], ends[indptr]
+                known = rows[:, : self._limit]
+                self.left_out += rows.nnz - known.nnz
+                data, indices, indptr = known.data, known.indices, known.indptr
             elif self._limit == UNLIMITED and last >= self._widest:
                 self._refuse(text, name, lines, rows, int(np.argmax(indices)))
         return data, indices.astype(np.int32), indptr, y  # scikit-learn reads columns below 2^31 only
@@ -230,7 +212,7 @@ def _load(text: bytes, zero_based: bool) -> tuple[Any, NDArray[np.float64]]:
 
 
 def _line_of(text: bytes, row: int) -> int:
-    """The line, from 1, of a row: empty lines and comments are no rows."""
+    """The line, from 1, of a row: empty lines and comments are not rows."""
     rows = [number for number, line in enumerate(text.split(b"\n"), 1) if line.partition(b"#")[0].strip()]
     return rows[row]
 

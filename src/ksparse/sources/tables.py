@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +22,8 @@ from .encoding import (
     kind_of,
     numbers_of,
 )  # fmt: skip
-from .inputs import InputFile, OpenedFiles, first_failure, import_arrow
-from .memory import Budget
-from .readers import SpooledReader, TableReader, folder_types
+from .readers import ArrowReader, CsvReader, ParquetReader, TableReader, cut, folder_types
+from .storage import Budget, InputFile, OpenedFiles, Spool, first_failure, import_arrow, reading
 
 MOST_LEVELS = 1000  # of a category
 FEW = 20  # categories with this many levels are never suspicious
@@ -89,11 +89,7 @@ def open_table(
 
 def _reader(kind: str, file: InputFile, options: TableOptions, texts: tuple[str, ...]) -> TableReader:
     if kind in ("csv", "tsv"):
-        from .csv import CsvReader
-
         return CsvReader(file, options.delimiter or ("," if kind == "csv" else "\t"), options.na, texts)
-    from .parquet import ArrowReader, ParquetReader
-
     return ParquetReader(file) if kind == "parquet" else ArrowReader(file)
 
 
@@ -209,7 +205,7 @@ def _similar(name: str, names: list[str]) -> str:
 
 
 def _is_suspicious(column: Column, rows: int) -> bool:
-    """Whether text may be no category: most rows have a value of their own, or all look like 1,037 or 57%."""
+    """Whether text may not be a category: most values occur once, or all look like 1,037 or 57%."""
     levels = column.levels
     if not levels:
         return False
@@ -240,7 +236,7 @@ class _Survey(NamedTuple):
     rows: int
     y: NDArray[Any] | None
     columns: tuple[Column, ...]  # with their levels and means
-    unknown: dict[str, dict[str, int]]  # column -> values that are no level, and how often they occur
+    unknown: dict[str, dict[str, int]]  # column -> values that are not among its levels, and how often they occur
     no_target: str | None = None  # why there are no targets, though there is a column for them
 
 
@@ -256,7 +252,7 @@ def _survey(
 ) -> _Survey:
     """Count the rows, and read targets, categories and means in one pass over the columns that are needed for them.
 
-    If the encoding is `known`, levels and means are not determined; values that are no level are counted instead.
+    If the encoding is `known`, the values that are not among its levels are counted instead of levels and means.
     """
     texts = [column.name for column in columns if column.levels is not None]
     numbers = [column.name for column in columns if column.levels is None and missing == "mean" and not known]
@@ -280,12 +276,11 @@ def _survey(
                 _count_values(batch.column(name), found[name], name, reader, known)
             if targets is not None and target is not None:
                 try:
-                    targets.append(_targets(batch.column(target), target, labels))
+                    targets.append(_targets(batch.column(target), target, labels, reader, row))
                 except _BadTargetError as error:
-                    why = error.describe(target, reader, row)
                     if not target_optional:
-                        raise ValueError(f"{why}; correct it, or leave the row out") from None
-                    targets, no_target = None, why
+                        raise ValueError(f"{error}; correct it, or leave the row out") from None
+                    targets, no_target = None, str(error)
             row += batch.num_rows
         total += row
     file = readers[0].name
@@ -328,47 +323,89 @@ def _count_values(column: Any, found: dict[str, int], name: str, reader: TableRe
         )
 
 
-class _BadTargetError(Exception):
-    """A target that is missing, infinite, or text instead of a number; `row` is None if the whole column is bad."""
-
-    def __init__(self, row: int | None, value: float | str) -> None:
-        self.row, self.value = row, value
-
-    def describe(self, name: str, reader: TableReader, first_row: int) -> str:
-        if self.row is None:
-            return f"{reader.name}: column {name!r} (the target) holds {self.value}, which cannot be a target here"
-        row = first_row + self.row
-        if isinstance(self.value, str):
-            place = f"in {reader.place(row)}, column {name!r} (the target)"
-            return f"{reader.name}: {self.value!r} stands {place}, which must hold numbers"
-        return describe_bad_number(self.value, name, reader, row, target=True)
+class _BadTargetError(ValueError):
+    """A target that is missing, infinite, or text instead of a number; the message says where."""
 
 
-def _targets(column: Any, name: str, labels: bool) -> NDArray[Any]:
-    if kind_of(column.type) not in (NUMBER, CATEGORY, EMPTY):  # a date, a list
-        raise _BadTargetError(None, str(column.type))
-    if labels:
-        absent = np.flatnonzero(np.asarray(column.is_null()))
-        if absent.size:
-            raise _BadTargetError(int(absent[0]), np.nan)
-        return np.array(as_text(column).to_pylist(), dtype=str)
-    batch = import_arrow().RecordBatch.from_arrays([_as_numbers(column)], names=[name])
-    numbers = numbers_of(batch, np.float64)[0]
-    bad = np.flatnonzero(~np.isfinite(numbers))
-    if bad.size:
-        raise _BadTargetError(int(bad[0]), float(numbers[bad[0]]))
-    return np.array(numbers)
-
-
-def _as_numbers(column: Any) -> Any:
-    """A column of targets as numbers; text is parsed."""
+def _targets(column: Any, name: str, labels: bool, reader: TableReader, first_row: int) -> NDArray[Any]:
+    """The targets of a batch that begins at row `first_row` of its file; numbers given as text are parsed."""
     from pyarrow import compute, types
 
-    if kind_of(column.type) != CATEGORY or types.is_boolean(column.type):
-        return column.cast("float64", safe=False)
-    texts = compute.utf8_trim_whitespace(as_text(column))
-    try:
-        return texts.cast("float64")
-    except ValueError:
-        row = first_failure(len(texts), lambda low, high: texts.slice(low, high - low).cast("float64"))
-        raise _BadTargetError(row, texts[row].as_py()) from None
+    kind = kind_of(column.type)
+    if kind not in (NUMBER, CATEGORY, EMPTY):  # a date, a list
+        raise _BadTargetError(
+            f"{reader.name}: column {name!r} (the target) holds {kind}, which cannot be a target here"
+        )
+    if labels:
+        numbers = np.where(np.asarray(column.is_null()), np.nan, 0.0)
+    else:
+        if kind == CATEGORY and not types.is_boolean(column.type):
+            column = compute.utf8_trim_whitespace(as_text(column))
+        try:
+            numbers = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+        except ValueError:
+            row = first_failure(len(column), lambda low, high: column.slice(low, high - low).cast("float64"))
+            place = f"in {reader.place(first_row + row)}, column {name!r} (the target)"
+            raise _BadTargetError(
+                f"{reader.name}: {column[row].as_py()!r} stands {place}, which must hold numbers"
+            ) from None
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        row = int(bad[0])
+        raise _BadTargetError(describe_bad_number(float(numbers[row]), name, reader, first_row + row, target=True))
+    return np.array(as_text(column).to_pylist(), dtype=str) if labels else np.array(numbers)
+
+
+# --- a file that is decoded only once --------------------------------------------------------------------------------
+class SpooledReader(TableReader):
+    """Reads a file once into a spool, and every later batch, of at most `size` rows, from there.
+
+    Columns are read in groups: decoding all of thousands of columns at once would need one page of each in memory.
+    """
+
+    def __init__(self, inner: TableReader, groups: list[list[str]], size: int, spool: Spool) -> None:
+        super().__init__(inner.file)
+        self._inner, self._spool, self._groups, self.notes = inner, spool, groups, inner.notes
+        self.types = {}
+        self._pieces: list[list[int]] = [[] for _ in groups]  # for every group, the number in the spool of every batch
+        self._schemas: list[Any] = [None] * len(groups)
+        heights: list[list[int]] = [[] for _ in groups]
+        inner.check_unchanged()
+        for g, group in enumerate(groups):
+            for batch in inner.batches(group, size):
+                batch = _without_dictionaries(batch)
+                self._schemas[g] = batch.schema
+                self._pieces[g].append(len(spool))
+                heights[g].append(batch.num_rows)
+                spool.append(np.frombuffer(batch.serialize(), np.uint8))
+                self.types |= dict(zip(batch.schema.names, batch.schema.types, strict=True))
+        inner.check_unchanged()
+        with reading(self.name):
+            if any(height != heights[0] for height in heights):
+                raise ValueError("its columns differ in their number of rows")
+        self.rows = sum(heights[0])
+
+    def read(self, columns: list[str], size: int) -> Iterator[Any]:
+        from pyarrow import RecordBatch, ipc, py_buffer
+
+        wanted = set(columns)
+        used = [g for g, group in enumerate(self._groups) if not wanted.isdisjoint(group)]
+        for number in range(len(self._pieces[0])):
+            found: dict[str, Any] = {}
+            for g in used:
+                (content,) = self._spool.read(self._pieces[g][number])
+                batch = ipc.read_record_batch(py_buffer(content), self._schemas[g])
+                found |= {name: batch.column(name) for name in self._groups[g] if name in wanted}
+            yield from cut(RecordBatch.from_arrays([found[name] for name in columns], names=columns), size)
+
+    def check_unchanged(self) -> None:
+        """The file may change: it is not read again."""
+
+    def place(self, row: int) -> str:
+        return self._inner.place(row)
+
+
+def _without_dictionaries(batch: Any) -> Any:
+    """A batch with text instead of dictionaries, which a serialized batch does not contain."""
+    arrays = [as_text(column) if kind_of(column.type) == CATEGORY else column for column in batch.columns]
+    return import_arrow().RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._json import jsonable
-from .._text import data_frame, html_lines, html_table
+from .._text import data_frame, html_lines, html_table, jsonable
 from .._validate import check_count, check_vector
 from ..operators import hard_threshold, support
 from ..result import Result

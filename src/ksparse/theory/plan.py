@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._json import jsonable
+from .._text import jsonable
 from .._validate import check_count, check_flag, check_number
 from . import bounds, rates
 from .certificate import Certificate, certify

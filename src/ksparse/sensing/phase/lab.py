@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._files import disk_is_full
-from ..._progress import counter, duration
+from ..._text import counter, duration
 from ..._validate import check_count, check_flag
 from .experiment import KEY, OUTCOME, SETTINGS, Experiment, Grid, OtherSettings, fill_doc, make_grid
 from .ledger import Ledger, read_records

@@ -1,19 +1,29 @@
-"""How much memory a source may use, and the temporary files that hold what does not fit into it.
+"""Bytes on the disk and in memory: input files, temporary files, and how much memory a source may use.
 
-The temporary files have no name in the file system: they are gone when they are closed and when the process is killed.
+Temporary files have no name in the file system: they are gone when they are closed and when the process is killed.
 """
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import os
 import re
 import shutil
+import stat
+import sys
 import tempfile
 import threading
+import tokenize
 import weakref
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +36,12 @@ LEAST = 1 << 20  # bytes
 SMALL, LARGE, ROWS = 1 << 22, 1 << 25, 4096  # bytes and rows of a dense block
 TURNS = 3  # buffers of `fill_in_turns`: one block is at work, one waits, one is being filled (see `read_ahead`)
 FREE_SHARE = 0.5  # decoded rows are cached if they fit into this share of the free memory and of the free disk
+COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # Hive, Spark, Dask and pyarrow write this name for a missing value
+BROKEN = (
+    ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile, SyntaxError,
+    tokenize.TokenError,
+)  # fmt: skip
 
 
 def check_memory(memory: int | str) -> int:
@@ -137,15 +153,7 @@ class ScratchFile:
 
 
 class Spool:
-    """A list of pieces, each a few one-dimensional arrays: in memory up to a limit, beyond it in a temporary file.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes to hold in memory.  When there are more, all pieces go to the file.
-    folder : path, optional
-        Where the temporary file is made; the system's temporary folder by default.
-    """
+    """A list of pieces, each a few one-dimensional arrays: in memory up to `limit` bytes, else in a temporary file."""
 
     def __init__(self, limit: int, folder: str | Path | None = None) -> None:
         self._limit, self._folder = limit, folder
@@ -184,17 +192,13 @@ class Spool:
 
 
 class RowCache:
-    """Dense rows in a temporary file, so that they are not decoded in every pass.
-
-    The second full pass writes the file, since rows that are read only once are not worth it.
-    """
+    """Dense rows in a temporary file, so that they are not decoded in every pass; the second full pass writes it."""
 
     def __init__(self, shape: tuple[int, int], dtype: Any, folder: str | Path | None) -> None:
         self._shape, self._dtype, self._folder = shape, np.dtype(dtype), folder
         self._lock = threading.Lock()
         self._scratch: ScratchFile | None = None
-        self._read_before = False
-        self._busy = False  # another pass writes the file, or the disk is full
+        self._read_before = self._busy = False  # busy: another pass writes the file, or the disk is full
 
     def blocks(self, decode: Callable[[], Iterator[NDArray[Any]]], rows: int) -> Iterator[NDArray[Any]]:
         """The blocks that `decode` yields; once a pass has written the file, blocks of `rows` rows from there."""
@@ -272,3 +276,171 @@ def read_into(file: Any, array: NDArray[Any], name: str) -> None:
         if not got:
             raise ValueError(f"{Path(name).name} has become shorter: it ends {len(view) - done} bytes too early")
         done += got
+
+
+# --- input files -----------------------------------------------------------------------------------------------------
+class InputFile:
+    """A file that can be opened again and again; its `compression` is ".gz", ".bz2" or "".
+
+    The names of the folders between `below`, the folder that the user named, and the file give values of columns: the
+    rows of ``year=2020/part.csv`` all have the year 2020, so that `folder_values` is ``{"year": "2020"}``.
+    """
+
+    folder_values: dict[str, str | None] = {}  # noqa: RUF012 - never written to
+
+    def __init__(self, path: Path, compression: str = "", below: Path | None = None) -> None:
+        self.path, self.compression = path, compression
+        self.name = _printable(path.name)
+        if below is not None and path.parent != below:
+            inside = path.relative_to(below)
+            self.name = _printable(str(inside))
+            pairs = (_printable(name).partition("=") for name in inside.parts[:-1])
+            self.folder_values = {
+                unquote(name): None if value == MISSING_FOLDER else unquote(value) for name, _, value in pairs
+            }
+        self._stamp = self._status()
+
+    def _status(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            raise ValueError(f"{self.name} cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{self.name} cannot be read: {_kind_of_special_file(found.st_mode)}")
+        return found.st_size, found.st_mtime_ns
+
+    def open(self) -> Any:
+        """The uncompressed bytes, from the start."""
+        return COMPRESSED.get(self.compression, open)(self.path, "rb")
+
+    def open_native(self) -> Any:
+        """The uncompressed bytes as an Arrow stream, which is read without Python."""
+        compression = {".gz": "gzip", ".bz2": "bz2"}.get(self.compression)
+        return import_arrow().input_stream(self.native_path, compression=compression)
+
+    @property
+    def native_path(self) -> str:
+        """The path for Arrow, which needs UTF-8."""
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{self.name} cannot be read: its path is not in UTF-8; rename it") from None
+        return str(self.path)
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that has changed since it was opened."""
+        if self._status() != self._stamp:
+            raise ValueError(f"{self.name} has changed since it was opened: open it again")
+
+
+class StandardInput(InputFile):
+    """The standard input, copied to a temporary file so that it can be read again."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.path, self.name, self.compression = Path("-"), "the standard input", ""
+        self._scratch = ScratchFile(folder)
+        stream = getattr(sys.stdin, "buffer", sys.stdin)
+        while piece := stream.read(1 << 20):
+            self._scratch.write(piece)
+        if not self._scratch.size:
+            raise ValueError("the standard input cannot be read: it is empty")
+
+    def open(self) -> Any:
+        return io.BufferedReader(_ScratchReader(self._scratch), 1 << 16)
+
+    def open_native(self) -> Any:
+        return import_arrow().PythonFile(self.open(), mode="r")
+
+    def check_unchanged(self) -> None:
+        """The copy cannot change."""
+
+
+class _ScratchReader(io.RawIOBase):
+    """A file object over a temporary file, with its own position."""
+
+    def __init__(self, scratch: ScratchFile) -> None:
+        self._scratch, self._at = scratch, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._scratch.size)[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._scratch.readinto(self._at, buffer)
+        self._at += got
+        return got
+
+
+class OpenedFiles(NamedTuple):
+    """What opening files gives, whatever their format."""
+
+    rows: Any  # has `shape` and ``blocks(columns, room)``
+    y: Any
+    target: str | int | None
+    encoding: dict[str, Any]
+    notes: list[str]
+    spool: Spool | None = None
+
+
+def _printable(name: str) -> str:
+    """A file's name for messages, which are in UTF-8 even if the name is not."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _kind_of_special_file(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "it is a folder, and folders in a folder are not read"
+    if stat.S_ISFIFO(mode):
+        return "it is a pipe, which can be read only once; send it to the standard input, and give - for the path"
+    return "it is not a plain file but a device or a socket"
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn errors of reading into a ValueError of one line that names the file."""
+    try:
+        yield
+    except (*BROKEN, MemoryError) as error:
+        by_arrow = type(error).__module__.startswith("pyarrow")
+        if isinstance(error, MemoryError) and not by_arrow:  # Arrow's may come from a damaged size in the file
+            raise
+        text = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        if text.startswith((f"{name} ", f"{name}: ")):
+            raise
+        if by_arrow or (type(error) is OSError and error.errno is None):
+            text = f"it is damaged, cut off, or of another format ({text.rstrip('.')})"
+        raise ValueError(f"{name} cannot be read: {text}") from None
+
+
+def first_failure(count: int, check: Callable[[int, int], object]) -> int:
+    """The first of `count` items that fails, by bisection; ``check(low, high)`` raises if one of low..high-1 does."""
+    low, high = 0, count  # the items before `low` are fine, one of those before `high` is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            check(low, middle)
+            low = middle
+        except BROKEN:
+            high = middle
+    return low
+
+
+def import_arrow() -> Any:
+    """pyarrow; if it is missing, the error says how to install it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError(
+            "Parquet, Arrow and CSV files are read by pyarrow, which is not installed: pip install 'ksparse[files]'"
+        ) from None
+    return pyarrow
