@@ -126,7 +126,9 @@ def check_outputs(inputs: list[str], **paths: str | None) -> dict[str, Path]:
             if taken == path:
                 raise ValueError(f"{name} and --{other} are the same file, {given!r}; give each its own")
         for source in inputs:
-            if source != "-" and _belongs(path, Path(os.path.realpath(source))):
+            read = Path(os.path.realpath(source))
+            same = path.exists() and read.exists() and path.samefile(read)
+            if source != "-" and (same or path == read or read in path.parents):
                 raise ValueError(f"{name} {given!r} would be written over what is read, {source!r}; take another name")
         found[option] = path
     return found
@@ -139,10 +141,6 @@ def _cannot_be_written(path: Path) -> str:
     if not path.exists():
         return ""
     return "it is no plain file" if not path.is_file() else "" if os.access(path, os.W_OK) else "permission denied"
-
-
-def _belongs(path: Path, source: Path) -> bool:
-    return path == source or source in path.parents or (path.exists() and source.exists() and path.samefile(source))
 
 
 def need_packages(option: str, extra: str, *packages: str) -> None:

@@ -155,9 +155,6 @@ class AutoSearch(SignalRun):
         """The misfits of zero."""
         return [self.starts[point.signal].misfit for point in points]
 
-    def _near(self, point: Iterate) -> bool:
-        return point.misfit <= self.near[point.signal] or self._exact(point)
-
     def _exact(self, point: Iterate) -> bool:
         """Whether nothing is left of y; to reach the goal for known noise is not enough."""
         small = EXACT**2 * self.starts[point.signal].misfit
@@ -202,7 +199,7 @@ class AutoSearch(SignalRun):
 
     def _tidied(self, points: list[Iterate]) -> list[Iterate]:
         """The points; those that leave next to nothing of y, on as few columns as possible."""
-        near = [i for i, point in enumerate(points) if self._near(point)]
+        near = [i for i, p in enumerate(points) if p.misfit <= self.near[p.signal] or self._exact(p)]
         some = [points[i] for i in near]
         small = self._without(some, [self.near[point.signal] for point in some])
         again = [i for i, point in enumerate(small) if not self._exact(point)]

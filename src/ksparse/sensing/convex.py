@@ -37,8 +37,7 @@ def dantzig_selector(A: Any, y: Array, noise: float | None) -> tuple[Array, Stat
     d = A.shape[1]
     gram, first = A.T @ A, A.T @ y
     gram = gram.toarray() if sparse.issparse(gram) else gram
-    largest = math.sqrt(float(gram.diagonal().max()))
-    bound = UNKNOWN * float(np.abs(first).max()) if noise is None else noise * math.sqrt(2.0 * math.log(d)) * largest
+    bound = _bound(first, noise, math.sqrt(float(gram.diagonal().max())))
     rows = np.block([[gram, -gram], [-gram, gram]])
     return _linear_program(np.ones(2 * d), d, A_ub=rows, b_ub=np.concatenate([first + bound, bound - first]))
 
@@ -52,12 +51,9 @@ def lasso(A: Any, y: Array, noise: float | None) -> tuple[Array, Status]:
     from sklearn.linear_model import Lasso
     from sklearn.utils._testing import ignore_warnings
 
-    n, d = A.shape
     norms = np.sqrt(np.asarray((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0)).ravel())
-    penalty = (
-        UNKNOWN * float(np.abs(A.T @ y).max()) if noise is None else noise * math.sqrt(2.0 * math.log(d)) * norms.max()
-    )
-    model = Lasso(alpha=max(penalty / n, 1e-300), fit_intercept=False, max_iter=100_000, tol=1e-8)
+    penalty = _bound(A.T @ y, noise, norms.max())
+    model = Lasso(alpha=max(penalty / y.size, 1e-300), fit_intercept=False, max_iter=100_000, tol=1e-8)
     with ignore_warnings(category=ConvergenceWarning):
         model.fit(A, y)
     if model.n_iter_ >= model.max_iter:
@@ -87,6 +83,13 @@ def solve(name: str, A: Any, y: Array, k: int, noise: float | None) -> Result:
         message = f"the {k} largest entries of the solution fit y no better than zeros do"
         status = Status("stalled", message, "give a larger k, or use 'auto'")
     return _result(x, objective, status, time.perf_counter() - start)
+
+
+def _bound(correlations: Array, noise: float | None, largest: float) -> float:
+    """λ: what noise correlates with a column whose norm is `largest`, or a share of A*y if the noise is unknown."""
+    if noise is None:
+        return UNKNOWN * float(np.abs(correlations).max())
+    return noise * math.sqrt(2.0 * math.log(correlations.size)) * largest
 
 
 def _times_power(A: Any, exponent: int) -> Any:

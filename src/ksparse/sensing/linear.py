@@ -51,7 +51,13 @@ class Linear(System):
         """A* r: (signals, outputs, n) to (signals, outputs, d)."""
 
     @abstractmethod
-    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]: ...
+    def gram_times(self, v: Array) -> Array:
+        """A*Av"""
+
+    @property
+    @abstractmethod
+    def mean_square(self) -> float:
+        """The mean squared norm of a column."""
 
     @property
     def dtype(self) -> Any:
@@ -124,26 +130,11 @@ class Linear(System):
         return squares, curvatures
 
     def curvatures(self, points: Sequence[Iterate]) -> Numbers:
-        return np.full(len(points), self._curvature)
-
-    @cached_property
-    def _curvature(self) -> float:
-        return self.mean_square() / self.n
-
-    @abstractmethod
-    def mean_square(self) -> float:
-        """The mean squared norm of a column."""
+        return np.full(len(points), self.mean_square / self.n)
 
     @cached_property
     def top_curvature(self) -> float:
         """σ₁(A*A)/n, by Lanczos' method."""
-        return self._top_eigenvalue() / self.n
-
-    @abstractmethod
-    def gram_times(self, v: Array) -> Array:
-        """A*Av"""
-
-    def _top_eigenvalue(self) -> float:
         from scipy.sparse.linalg import LinearOperator, eigsh
 
         def times(v: Array) -> Array:
@@ -152,12 +143,13 @@ class Linear(System):
             return self.gram_times(v.ravel())
 
         if self.d <= 16:  # Lanczos wants more than a few columns
-            return float(np.linalg.eigvalsh(np.array([times(e) for e in np.eye(self.d, dtype=self.dtype)]))[-1])
+            gram = np.array([times(e) for e in np.eye(self.d, dtype=self.dtype)])
+            return float(np.linalg.eigvalsh(gram)[-1]) / self.n
         start = np.random.default_rng(0).standard_normal(self.d).astype(self.dtype)
         if not times(start).any():
             return 0.0
         operator = LinearOperator((self.d, self.d), matvec=times, dtype=self.dtype)
-        return float(eigsh(operator, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0].real)
+        return float(eigsh(operator, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0].real) / self.n
 
 
 class Operator(Linear):
@@ -192,6 +184,7 @@ class Operator(Linear):
             raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; mend the operator")
         return image.astype(self.dtype, copy=False)
 
+    @cached_property
     def mean_square(self) -> float:
         """For random signs v, ‖Av‖²/d is right on average, and varies by √(2/n); a few columns are taken one by one."""
         count = min(self.d, max(1, round(2.0 / (self.n * PRECISE**2))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class Matrix(Linear):
             image = np.ascontiguousarray((self.A.conj().T @ flat.T).T)
         return image.reshape(*r.shape[:-1], self.d)
 
+    @cached_property
     def mean_square(self) -> float:
         if not self.dense:
             return squared_norm(self.A.data) / self.d

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,9 +148,6 @@ class Measurements:
             raise ValueError(f"algorithm={name!r} is for real numbers, got complex ones; {OTHERS}")
         if self.joint:
             raise ValueError(f"algorithm={name!r} knows no joint support; {OTHERS}")
-
-    def right_sides(self) -> Iterator[Array]:
-        return iter(np.ascontiguousarray(self.y.T))
 
     def check_adjoint(self) -> None:
         from .operators import adjoint_error

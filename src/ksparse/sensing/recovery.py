@@ -55,27 +55,27 @@ def recover(
         One right-hand side or several, which go through A together.
     k : int
         How many non-zeros there may be.  For "auto" an upper bound, which may be several times too large.
-    algorithm : str or solver
+    algorithm : str or solver, default="auto"
         "auto" (see Notes), "htp", "cosamp", "sp" (subspace pursuit), "omp", "romp", "ompr", "iht", "niht", "pgd",
         "grasp", "grahtp"; the stochastic "ht-svrg", "ht-saga", "stoiht", which need the rows of a real matrix; the
         convex "bp" (basis pursuit), "lasso" and "dantzig", whose k largest entries are taken.  Or an instance with
         settings, such as ``CoSaMP(select=1)``.
-    noise : float, optional
+    noise : float, default=None
         The standard deviation of the noise in an entry of y (of complex noise: E|e|² is its square).  The residual need
         not be smaller than noise of this size would be.
-    residual : float, optional
+    residual : float, default=None
         Stop once ‖y − Ax‖ is at most this.
-    joint : bool
+    joint : bool, default=False
         Several right-hand sides have their non-zeros in the same places.
-    check_adjoint : bool
+    check_adjoint : bool, default=False
         Test first that an operator's `rmatvec` is the adjoint of its `matvec`, at the cost of two products.
-    random_state : None, int or Generator
+    random_state : None, int or Generator, default=None
         For the stochastic algorithms.
-    callback : function of a `Progress`, optional
+    callback : function of a `Progress`, default=None
         Called after every stage; the run stops if it returns something true.
-    max_time : float, optional
+    max_time : float, default=None
         Seconds after which the best points so far are returned.
-    verbose : bool
+    verbose : bool, default=False
         Show a line of progress.
 
     Returns
@@ -103,11 +103,8 @@ def recover(
     (10, True)
     """
     name, algorithm = _check_algorithm(algorithm)
-    joint, check_adjoint, verbose = (
-        check_flag(joint, "joint"),
-        check_flag(check_adjoint, "check_adjoint"),
-        check_flag(verbose, "verbose"),
-    )
+    joint, verbose = check_flag(joint, "joint"), check_flag(verbose, "verbose")
+    check_adjoint = check_flag(check_adjoint, "check_adjoint")
     noise = None if noise is None else check_number(noise, "noise")
     residual = None if residual is None else check_number(residual, "residual")
     max_time = None if max_time is None else check_number(max_time, "max_time", strict=True, infinite=True)
@@ -237,7 +234,7 @@ def _one_by_one(
     given.need_real_matrix(name)
     found: list[Result] = []
     with progress(verbose, callback) as tell:
-        for y in given.right_sides():
+        for y in np.ascontiguousarray(given.y.T):
             if not y.any():
                 found.append(convex.zero(given.d))
             elif name in convex.PROGRAMS:
