@@ -135,7 +135,7 @@ def columns_to_keep(options: FitOptions, source: Files) -> list[int] | None:
 
 # --- fits ------------------------------------------------------------------------------------------------------------
 def check_options(options: FitOptions, k: float) -> None:
-    """Refuse, before any data are read, what cannot be."""
+    """Refuse impossible options before any data are read."""
     from .._validate import check_choice, check_count
     from ..solvers import SOLVERS
 

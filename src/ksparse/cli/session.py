@@ -233,7 +233,7 @@ class Session:
     def __init__(self, show: bool) -> None:
         self.notes: list[str] = []
         self.written: dict[str, str] = {}  # files that are complete, by the names of their options
-        self.kept: Callable[[], str] = lambda: NOTHING  # what is on the disk beside them
+        self.kept: Callable[[], str] = lambda: NOTHING  # says what else is on the disk
         self._show, self._began, self._shown = show, time.monotonic(), time.monotonic()
         self._status: Any = None
         self._label, self._runs, self._run, self._stage = "", 0, 0, 0
@@ -244,7 +244,7 @@ class Session:
         return time.monotonic() - self._began
 
     def left(self) -> str:
-        """What an error leaves on the disk."""
+        """Which files are on the disk after an error."""
         done = f"{', '.join(self.written.values())} {'were' if len(self.written) > 1 else 'was'} written"
         kept = self.kept()
         return kept if not self.written else done if kept == NOTHING else f"{done}; {kept}"

@@ -20,7 +20,7 @@ trial(seed, **item)
 run(lab, ledger) and KEEP, optional
     makes the trials, if they depend on the outcome of others; KEEP names the fields that it needs in memory;
 summarise(records)
-    what the trials amount to: this is kept and drawn;
+    the summary of the trials: this is saved and drawn;
 plot(summaries)
     matplotlib axes by name, from the summaries by number; it never runs a solver;
 claims(summaries)

@@ -1,4 +1,4 @@
-"""The folder of a run: trials in results/, what they amount to in summary/, and the run's settings in run.json.
+"""The folder of a run: trials in results/, their summaries in summary/, and the run's settings in run.json.
 
 `Lab` makes the trials of a figure in parallel and writes them to a file that survives a kill.  A `Claim` is a statement
 of the paper beside our result.

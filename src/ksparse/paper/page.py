@@ -18,8 +18,7 @@ from urllib.parse import quote
 from .._files import write_whole
 from .._progress import duration
 from .._style import as_bytes
-from ..report.svg import describe, without_markup
-from ..report.template import check_tools, render
+from ..report.markup import check_tools, describe, render, without_markup
 from ..sensing.phase.result import file_name
 from .lab import PRESETS, VERDICTS, Claim, Summary
 

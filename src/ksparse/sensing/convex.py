@@ -23,7 +23,7 @@ def basis_pursuit(A: Any, y: Array, noise: float | None) -> tuple[Array, Status]
     """min ‖x‖₁ subject to Ax = y, by HiGHS.  (Chen, Donoho & Saunders, SIAM Review 43(1), 2001.)"""
     if noise:
         raise ValueError(
-            "algorithm='bp' fits y exactly and knows no noise; use 'dantzig' or 'lasso', or leave noise out"
+            "algorithm='bp' fits y exactly and allows no noise; use 'dantzig' or 'lasso', or leave noise out"
         )
     both = sparse.hstack([A, -A]) if sparse.issparse(A) else np.hstack([A, -A])
     return _linear_program(np.ones(2 * A.shape[1]), A.shape[1], A_eq=both, b_eq=y)
@@ -100,7 +100,7 @@ def _times_power(A: Any, exponent: int) -> Any:
 
 
 def zero(d: int) -> Result:
-    """What y = 0 comes from."""
+    """The result for y = 0."""
     return _result(np.zeros(d), 0.0, Status("converged", "y is zero"), 0.0)
 
 
