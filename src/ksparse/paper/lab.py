@@ -102,9 +102,8 @@ class Lab:
 
     def open(self, figure: ModuleType, verbose: bool = True) -> Ledger:
         """Open the file of a figure's trials, and repair it if it is damaged."""
-        name, check = str(self.path(figure).relative_to(self.out)), functools.partial(check_settings, self.settings())
-        keep = getattr(figure, "KEEP", ())
-        return open_file(self.out, name, figure.KEY, keep, check, True, verbose and self.verbose)
+        keep, check = getattr(figure, "KEEP", ()), functools.partial(check_settings, self.settings())
+        return open_file(self.path(figure), self.out, figure.KEY, keep, check, True, verbose and self.verbose)
 
     def set_aside(self, figure: ModuleType) -> None:
         """Rename the files of a figure, if it has any."""

@@ -362,14 +362,14 @@ def open_ledger(
         experiments[0].check(other.settings)
     if out is None:
         return Ledger(None, KEY, ("success",))
-    return open_file(Path(out), RESULTS, KEY, ("success",), experiments[0].check, resume, verbose)
+    out = Path(out)
+    return open_file(out / RESULTS, out, KEY, ("success",), experiments[0].check, resume, verbose)
 
 
 def open_file(
-    out: Path, name: str, key: Sequence[str], keep: Sequence[str], check: Any, resume: bool, verbose: bool
+    path: Path, out: Path, key: Sequence[str], keep: Sequence[str], check: Any, resume: bool, verbose: bool
 ) -> Ledger:
-    """The ledger of a file in the folder `out`, repaired if it is damaged; an error if `check` refuses its records."""
-    path = out / name
+    """The ledger of a file below the folder `out`, repaired if it is damaged; an error if `check` refuses a record."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger(path, key, keep, check, fresh=not resume)
