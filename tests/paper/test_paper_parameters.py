@@ -171,7 +171,7 @@ def setting(summary, **wanted):
 
 def test_the_step_is_the_papers(made):
     standard = setting(made[1]["4"], k=36, m=300, step="spectral")
-    A = parameters.Experiment(matrix="cell").problem(100, 4, 0).A
+    A = parameters.problem(100, 4, 0, seed=0).A
     assert standard["eta"] == pytest.approx(2 / np.linalg.norm(A, 2) ** 2, rel=1e-3)
     rows = np.sort(A**2, axis=1)[:, ::-1][:, : 3 * 36 + 4].sum(axis=1)
     assert made[1]["4"]["covered"] == pytest.approx(1 / (4 * rows.max()), rel=1e-3)

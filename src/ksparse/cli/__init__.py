@@ -1,7 +1,7 @@
 """The command line: commands that call the functions of the package; no algorithm lives here.
 
-fit.py, predict.py, theory.py and experiments.py hold the commands (two each); options.py, data.py, models.py, output.py
-and session.py what they share.  Slow imports stand inside functions, so that ``ksparse --help`` is fast.
+fit.py, predict.py, theory.py and experiments.py hold the commands (two each); options.py, models.py, saved.py and
+session.py what they share.  Slow imports stand inside functions, so that ``ksparse --help`` is fast.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typer.core import TyperGroup
 
 from . import experiments, fit, predict, theory
 from .options import CommandWithLoss
-from .output import standard_output
-from .session import fail
+from .session import fail, standard_output
 
 
 class Commands(TyperGroup):

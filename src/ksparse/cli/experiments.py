@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,7 @@ import typer
 
 from .._files import disk_is_full
 from .options import Json
-from .output import json_text, show
-from .session import errors, fail
+from .session import errors, fail, json_text, show, warnings_as_notes
 
 Scheduler = Annotated[
     str | None,
@@ -119,9 +117,7 @@ def paper(
 @contextmanager
 def long_run(out: Path, resume: bool) -> Iterator[None]:
     """Around many trials: warnings become notes; Ctrl-C, a lost worker and a full disk have their exit codes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
+    with warnings_as_notes(lambda message: print(f"note: {message}", file=sys.stderr)):
         try:
             yield
         except KeyboardInterrupt:

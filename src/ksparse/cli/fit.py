@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from . import options as opt
-from .output import check_outputs, json_text, need_packages, say, show
-from .session import session
+from .session import check_outputs, json_text, need_packages, say, session, show
 
 PICTURES = (".svg", ".png", ".pdf")
 
@@ -35,7 +34,6 @@ def fit(
     """
     with session(not options.quiet) as work:
         from . import models
-        from .data import read
 
         report, most = options.report, 10 if k is None else k
         files = check_outputs([data], out=out, report=report, checkpoint=options.checkpoint)
@@ -45,7 +43,7 @@ def fit(
             raise ValueError("--ks is for --cv, which chooses among them; add --cv 5")
         identity = options.identity(data, k=most, cv=cv, ks=tried)
         with work.progress():
-            rows = read(data, options, work)
+            rows = models.read(data, options, work)
             if cv is not None and tried is None and k is not None:
                 tried = models.tried_up_to(k, rows)
             estimator = models.make_estimator(options, most, rows, work)
@@ -96,7 +94,6 @@ def path(
     with session(not options.quiet) as work:
         from .._files import whole_file
         from . import models
-        from .data import read
 
         report = options.report
         files = check_outputs([data], out=out, report=report, plot=plot, checkpoint=options.checkpoint)
@@ -108,7 +105,7 @@ def path(
         tried = opt.counts(ks, "--ks")
         identity = options.identity(data, k=1, cv=cv, ks=tried)
         with work.progress():
-            rows = read(data, options, work)
+            rows = models.read(data, options, work)
             estimator = models.make_estimator(options, 1, rows, work)
             with models.checkpointed(files.get("checkpoint"), identity, work):
                 found = models.path_around(estimator, rows, tried, work)

@@ -1,4 +1,7 @@
-"""Models: from options to fits, their predictions, and what is printed about them."""
+"""Models: the data of a fit, the fits that options ask for, and what is printed about them.
+
+Data that fit the memory comfortably are loaded, others are read in every pass.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +18,124 @@ from numpy.typing import NDArray
 from .. import losses
 from .._text import table
 from ..estimators import KSparseClassifier, KSparseRegressor
-from .data import Reader, Rows, columns_to_keep, narrow_model, used_names
+from ..sources import Files, open_files
 from .options import MANY, FitOptions, names, ridge
-from .output import need_packages, one_line
-from .session import NOTHING, Session, as_options
+from .session import NOTHING, Session, as_options, need_packages, one_line
 
+SHARE = 1 / 3  # of the memory: a fit may hold the rows and a standardized copy
 CRITERIA = ("aic", "bic", "ebic")
 CURVE = 12  # models in the path of a report
 CLASSES = 20  # up to this number, every row may have its own label
 
 
+# --- data -------------------------------------------------------------------------------------------------------------
+class Rows(NamedTuple):
+    """The data of a fit."""
+
+    X: Any  # an array or a CSR matrix, or the source
+    y: Any
+    weight: Any
+    source: Files
+    name: str
+
+    @property
+    def streamed(self) -> bool:
+        return self.X is self.source
+
+    @property
+    def target(self) -> str | None:
+        """The name of the target; None if the file has no names."""
+        target = self.source.target
+        return f"column {target}" if isinstance(target, int) else target
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """Keyword arguments of `fit`."""
+        return {} if self.weight is None else {"sample_weight": self.weight}
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        rows, columns = self.source.shape
+        return {
+            "data": self.name, "rows": rows, "columns": columns, "target": self.target, "streamed": self.streamed
+        }  # fmt: skip
+
+    def line(self, loss: str) -> str:
+        """One line about the data."""
+        n, d = self.source.shape
+        target = "" if self.target is None else f", target {self.target}"
+        way = "streamed" if self.streamed else "in memory"
+        return f"{self.name}: {n:,} rows, {d:,} columns, {way}{target}; {loss} loss"
+
+
+def read(data: str, options: FitOptions, work: Session) -> Rows:
+    """Open the data, and load them if they are small."""
+    name = "the pipe" if data == "-" else Path(data).name
+    work.begin(f"reading {name}")
+    weights, reading = options.weights, options.reading()
+    if weights is not None:
+        if data == "-":
+            raise ValueError("--weights reads the data twice, which a pipe does not allow; write it to a file")
+        if weights == options.target:
+            raise ValueError(f"--weights and --target are both {weights!r}; a target cannot weigh itself")
+        if reading["columns"] is None:
+            reading["drop"] = [*(reading["drop"] or []), weights]
+        else:
+            reading["columns"] = [column for column in reading["columns"] if column != weights]
+    try:
+        source = open_files(data, **reading)
+    except ValueError as error:
+        if weights is None:
+            raise
+        # the column of weights is dropped from the features, which the user did not ask for by --drop
+        there_is_no = f"there is no column {weights!r}"
+        text = str(error).replace(f"drop: {there_is_no}", f"--weights: {there_is_no}")
+        raise ValueError(text if options.drop else text.replace("drop is for", "--weights is for")) from None
+    for note in source.notes:
+        work.note(note)
+    weight = None if weights is None else _read_weights(data, name, options, source)
+    X: Any = source
+    if source.row_bytes * source.shape[0] <= SHARE * source.memory:
+        X = source.load()
+        source.close()
+    return Rows(X, source.y, weight, source, name)
+
+
+def _read_weights(data: str, name: str, options: FitOptions, source: Files) -> Any:
+    """The column of weights, read as a target beside one column that is read anyway."""
+    if source.encoding["kind"] != "table":
+        raise ValueError(f"--weights is for tables with names, {name} has none")
+    reading, beside = options.reading(), source.encoding["columns"][0]["name"]
+    categories = [column for column in reading["categories"] if column == beside]
+    only = {"target": options.weights, "columns": [beside], "drop": None, "categories": categories, "cache": True}
+    try:
+        column: Any = open_files(data, **(reading | only)).y
+    except ValueError as error:
+        text = str(error).replace("(the target)", "(the weights)")
+        raise ValueError(text.replace("target: there is no", "--weights: there is no")) from None
+    if column.dtype.kind not in "fiu" or not (np.isfinite(column).all() and (column >= 0).all() and column.any()):
+        raise ValueError(f"--weights {options.weights!r} must hold numbers of at least 0, not all zero")
+    return column.astype(np.float64)
+
+
+def columns_to_keep(options: FitOptions, source: Files) -> list[int] | None:
+    """The indices of the columns of --keep; the name of a column of categories stands for all its categories."""
+    keep = names(options.keep, "--keep")
+    if keep is None:
+        return None
+    known = source.names or [f"x{j}" for j in range(source.shape[1])]
+    found: list[int] = []
+    for name in keep:
+        here = [j for j, column in enumerate(known) if column == name or column.startswith(f"{name}=")]
+        if not here:
+            raise ValueError(f"--keep names the column {name!r}, which is not among the features")
+        found += here
+    return sorted(set(found))
+
+
 # --- fits ------------------------------------------------------------------------------------------------------------
 def check_options(options: FitOptions, k: float) -> None:
-    """Refuse, before any data are read, what cannot be."""
+    """Refuse impossible options before any data are read."""
     from .._validate import check_choice, check_count
     from ..solvers import SOLVERS
 
@@ -215,70 +323,6 @@ def write_report(file: Path, model: Any, rows: Rows, path: Any, cv: Any, held_ou
     write_page(page, file)
 
 
-# --- predictions ------------------------------------------------------------------------------------------------------
-def predictions(reader: Reader, proba: bool, judge: Judge, work: Session) -> Iterator[NDArray[Any]]:
-    """Predictions or probabilities, block by block."""
-    source, done, model = reader.source, 0, reader.model
-
-    def both(block: Any) -> tuple[Any, Any]:
-        return model.predict(block), model.predict_proba(block) if proba or judge.needs_probabilities else None
-
-    for prediction, probabilities in source.map(both, columns=reader.columns):
-        judge.see(slice(done, done + len(prediction)), prediction, probabilities)
-        done += len(prediction)
-        work.tell(f"{done:,} of {source.shape[0]:,} rows")
-        yield probabilities if proba else prediction
-
-
-def output_names(model: Any) -> list[str]:
-    """The names of the columns of predictions."""
-    several = model._kind() == "targets"
-    return [f"prediction {name}" for name in model._output_names()] if several else ["prediction"]
-
-
-class Judge:
-    """The score of predictions, where the targets `y` are known."""
-
-    def __init__(self, model: Any, y: Any, work: Session) -> None:
-        self._y, self._total, self._surprise = y, 0.0, 0.0
-        self._classes: Any = getattr(model, "classes_", None)
-        if y is not None and (model._kind() == "targets" or not self._comparable(y)):
-            work.note("no score: the target in the data is not of the kind that the model predicts")
-            self._y = None
-        self.needs_probabilities = self._y is not None and model.loss == "logistic"
-        if self.needs_probabilities:
-            self._at = np.searchsorted(model.classes_, y).clip(max=len(model.classes_) - 1)
-
-    def _comparable(self, y: Any) -> bool:
-        numbers = y.dtype.kind in "fiub"
-        if self._classes is None:
-            return numbers
-        return numbers == (self._classes.dtype.kind in "fiub") and bool(np.isin(y, self._classes).all())
-
-    def see(self, part: slice, prediction: Any, probabilities: Any) -> None:
-        """Take the predictions of the rows in `part` into account."""
-        if self._y is None:
-            return
-        truth = self._y[part]
-        if self._classes is None:
-            self._total += float(np.square(truth - prediction).sum())
-            return
-        self._total += float(np.count_nonzero(truth == prediction))
-        if probabilities is not None:
-            given = probabilities[np.arange(len(truth)), self._at[part]]
-            self._surprise -= float(np.log(np.maximum(given, np.finfo(float).tiny)).sum())
-
-    def score(self) -> dict[str, float]:
-        """The scores by name; none where the targets are not known."""
-        if self._y is None:
-            return {}
-        n = len(self._y)
-        if self._classes is None:
-            spread = float(self._y.var()) * n
-            return {"R2": 1.0 - self._total / spread} if spread > 0 else {"mean squared error": self._total / n}
-        return {"accuracy": self._total / n, **({"log-loss": self._surprise / n} if self.needs_probabilities else {})}
-
-
 # --- for machines ----------------------------------------------------------------------------------------------------
 def model_facts(model: Any) -> dict[str, Any]:
     """A fitted model for JSON."""
@@ -345,17 +389,6 @@ def path_facts(path: Any, chosen: Any) -> dict[str, Any]:
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
-def summary_of(model: Any) -> Any:
-    """`model.summary()`, fast even if there are billions of columns."""
-    if model.support_.size == 0:
-        return model.summary()
-    narrow = narrow_model(model, model.support_)
-    narrow.worth_, narrow.feature_worth_ = model.worth_[..., model.support_], model.feature_worth_[model.support_]
-    narrow.support_, narrow.kept_ = np.arange(model.support_.size), np.flatnonzero(np.isin(model.support_, model.kept_))
-    narrow.feature_names_in_ = np.array(used_names(model), dtype=object)
-    summary = narrow.summary()
-    few, every = (f" of {m.n_features_in_} features" for m in (narrow, model))
-    return dataclasses.replace(summary, title=summary.title.replace(few, every))
 
 
 def summary_text(summary: Any) -> str:

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
+from .._files import whole_file
 from . import options as opt
-from .output import check_ending, check_outputs, json_text, one_line, prediction_writer, say, show
-from .session import errors_about_fit, session
+from .session import (
+    check_outputs,
+    errors_about_fit,
+    json_text,
+    need_packages,
+    one_line,
+    say,
+    session,
+    show,
+    standard_output,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SHOWN = 60  # characters of a list in the table of `info`
 NOT_IN_TABLE = ("features", "intercepts", "encoding", "positive_class")
+ENDINGS = (".csv", ".parquet", ".npy")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet may take a text that begins with one of these for a formula
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+Write = Callable[["NDArray[Any]"], None]
 
 
 def predict(
@@ -37,8 +60,7 @@ def predict(
     """
     with session(not quiet) as work:
         from ..estimators import load
-        from .data import open_like
-        from .models import Judge, output_names, predictions
+        from .saved import Judge, open_like, output_names, predictions
 
         file = check_outputs([data, model], out=None if out == "-" else out).get("out")
         if file is not None:
@@ -79,8 +101,8 @@ def info(model: opt.ModelFile, as_json: opt.Json = False) -> None:
     with session(False):
         from .._text import table
         from ..estimators import load
-        from .data import check_encoding_of
-        from .models import summary_of, summary_text
+        from .models import summary_text
+        from .saved import check_encoding_of, summary_of
 
         loaded = load(model)
         check_encoding_of(loaded, model)
@@ -98,8 +120,8 @@ def info(model: opt.ModelFile, as_json: opt.Json = False) -> None:
 def _facts(model: Any, summary: Any) -> dict[str, Any]:
     """A saved model for JSON."""
     from ..estimators.store import VERSION
-    from .data import needed_columns
     from .models import feature_rows
+    from .saved import needed_columns
 
     encoding = getattr(model, "encoding_", None)
     return {
@@ -145,3 +167,114 @@ def _short(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# --- the file of predictions -----------------------------------------------------------------------------------------
+def check_ending(file: Path, safe: bool) -> None:
+    """Refuse a name that does not tell the format, and a format whose package is not installed."""
+    ending = file.suffix.lower()
+    if ending not in ENDINGS:
+        known = ", ".join(ENDINGS)
+        raise ValueError(f"--out must end in {known}, or be - for CSV on the standard output, got {file.name!r}")
+    if safe and ending != ".csv":
+        raise ValueError(f"--safe-csv is for CSV, got --out {file.name!r}; leave it out")
+    if ending == ".parquet":
+        need_packages("Parquet", "files", "pyarrow")
+
+
+@contextmanager
+def prediction_writer(file: Path | None, names: list[str], rows: int, safe: bool) -> Iterator[Write]:
+    """A function that writes the predictions of the next rows, of shape (rows,) or (rows, names).
+
+    The file appears when all rows are written; without one, CSV goes to the standard output.  With `safe`, no text of
+    a CSV file is a formula to a spreadsheet.
+    """
+    if file is None:
+        write_csv = _csv_writer(sys.stdout.buffer, names, safe)
+
+        def write(values: NDArray[Any]) -> None:
+            with standard_output():
+                write_csv(values)
+
+        yield write
+        with standard_output():
+            sys.stdout.buffer.flush()
+        return
+    with whole_file(file) as spare, open(spare, "wb") as stream, ExitStack() as at_the_end:
+        if file.suffix.lower() == ".csv":
+            yield _csv_writer(stream, names, safe)
+        elif file.suffix.lower() == ".npy":
+            yield _npy_writer(stream, rows)
+        else:
+            yield _parquet_writer(stream, names, at_the_end)
+
+
+def _csv_writer(stream: IO[bytes], names: list[str], safe: bool) -> Write:
+    """Numbers are written with all their digits: reading them again gives the same numbers."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def put(row: list[Any]) -> None:
+        """A row that may contain texts; older Pythons do not quote a carriage return, which would end the row."""
+        row = [no_formula(cell) for cell in row] if safe else row
+        (quoted if any("\r" in str(cell) for cell in row) else lines).writerow(row)
+
+    put(names)
+
+    def write(values: NDArray[Any]) -> None:
+        rows = values.reshape(len(values), -1).tolist()
+        if values.dtype.kind in "fiub":
+            lines.writerows(rows)
+        else:
+            for row in rows:
+                put(row)
+        content = memoryview(text.getvalue().encode())
+        while content:  # an unbuffered standard output may take less than it is given
+            content = content[stream.write(content) :]
+        text.seek(0)
+        text.truncate()
+
+    return write
+
+
+def no_formula(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: such texts get an apostrophe in front, numbers stay.
+
+    >>> [no_formula(value) for value in ("=1+1", "@sum", "-cheap", "-1.5", "+2", -1.5, "a=b")]
+    ["'=1+1", "'@sum", "'-cheap", '-1.5', '+2', -1.5, 'a=b']
+    """
+    risky = isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value)
+    return f"'{value}" if risky else value
+
+
+def _parquet_writer(stream: IO[bytes], names: list[str], at_the_end: ExitStack) -> Write:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    writer: Any = None
+
+    def write(values: NDArray[Any]) -> None:
+        nonlocal writer
+        columns = values.reshape(len(values), -1).T
+        table = pa.table([pa.array(column.tolist()) for column in columns], names=names)
+        writer = writer or at_the_end.enter_context(parquet.ParquetWriter(stream, table.schema))
+        writer.write_table(table)
+
+    return write
+
+
+def _npy_writer(stream: IO[bytes], rows: int) -> Write:
+    import numpy as np
+
+    begun = False
+
+    def write(values: NDArray[Any]) -> None:
+        nonlocal begun
+        if not begun:
+            described = np.lib.format.header_data_from_array_1_0(values[:0])
+            np.lib.format.write_array_header_1_0(stream, {**described, "shape": (rows, *values.shape[1:])})
+            begun = True
+        stream.write(np.ascontiguousarray(values).tobytes())
+
+    return write

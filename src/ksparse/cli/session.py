@@ -1,6 +1,7 @@
-"""What surrounds the work of a command: exit codes and errors in one line, notes, progress, Ctrl-C.
+"""What surrounds the work of a command: what it prints, its files, exit codes and errors in one line, notes, Ctrl-C.
 
-Messages of the library name arguments (`always_keep`, ``missing='mean'``); here they become options.
+Files are checked before the work begins, so that a long fit does not end with a file that cannot be written.  Messages
+of the library name arguments (`always_keep`, ``missing='mean'``); here they become options.
 """
 
 from __future__ import annotations
@@ -8,22 +9,24 @@ from __future__ import annotations
 import ast
 import csv
 import io
+import json
 import os
 import re
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 
 from .._files import disk_is_full
-from .output import printable
 
 EVERY = 10.0  # seconds between lines of progress where there is no terminal
 NOTHING = "nothing was written"
@@ -41,6 +44,112 @@ FIT_ONLY = re.compile(r"--(?:categories|delimiter|drop|missing|na)\b")
 LEADING = re.compile(r"^(\w+)(?=: | must | is for | names )")
 TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 ASSIGNED = re.compile(rf"(?<![\w-])({'|'.join(OPTIONS)})=(?:\[({TEXT})\]|({TEXT})|(\w*))")
+
+
+# --- the standard output ---------------------------------------------------------------------------------------------
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """Around writes to the standard output: an error names it, and Python does not try to write again when it ends."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader has gone: typer ends quietly
+        raise
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OSError(error.errno, error.strerror, error.filename or "the standard output") from None
+
+
+def show(text: str) -> None:
+    """Print and flush, so that a failure is known while the command can still say what it means."""
+    with standard_output():
+        print(text, flush=True)
+
+
+def say(text: str) -> None:
+    """Print text that contains names from files, whatever characters the terminal knows."""
+    if hasattr(sys.stdout, "reconfigure"):
+        with standard_output():  # `reconfigure` flushes
+            sys.stdout.reconfigure(errors="backslashreplace")
+    show(printable(text))
+
+
+def json_text(facts: Any) -> str:
+    """One JSON object as text; infinity and NaN become null."""
+    from .._text import jsonable
+
+    return json.dumps(jsonable(facts), indent=2)
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: names come from untrusted files and could command a terminal.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(name: str) -> str:
+    """A name as a cell of a table.
+
+    >>> print(one_line("a\\nb"))
+    a\\nb
+    """
+    return printable(name).replace("\n", "\\n")
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+def check_outputs(inputs: list[str], **paths: str | None) -> dict[str, Path]:
+    """The paths of the options that are given, with links followed.
+
+    Refused are folders, files in folders that do not exist, files without permission to write, one file for two
+    options, and files that the command reads.
+    """
+    found: dict[str, Path] = {}
+    for option, given in paths.items():
+        if given is None:
+            continue
+        name = f"--{option.replace('_', '-')}"
+        path = Path(os.path.realpath(given))
+        if given in ("", "-") or path.is_dir() or given.endswith(os.sep):
+            raise ValueError(f"{name} must be a file, got {given!r}{', which is a folder' * path.is_dir()}")
+        if problem := _cannot_be_written(path):
+            raise ValueError(f"{name} {given!r} cannot be written: {problem}")
+        try:
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as error:
+            if disk_is_full(error):
+                raise OSError(error.errno, error.strerror, given) from None
+            raise ValueError(f"{name} {given!r} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        for other, taken in found.items():
+            if taken == path:
+                raise ValueError(f"{name} and --{other} are the same file, {given!r}; give each its own")
+        for source in inputs:
+            read = Path(os.path.realpath(source))
+            same = path.exists() and read.exists() and path.samefile(read)
+            if source != "-" and (same or path == read or read in path.parents):
+                raise ValueError(f"{name} {given!r} would be written over what is read, {source!r}; take another name")
+        found[option] = path
+    return found
+
+
+def _cannot_be_written(path: Path) -> str:
+    """Why not; empty if it seems possible."""
+    if not path.parent.is_dir():
+        return f"the folder {str(path.parent)!r} is not there"
+    if not path.exists():
+        return ""
+    return "it is no plain file" if not path.is_file() else "" if os.access(path, os.W_OK) else "permission denied"
+
+
+def need_packages(option: str, extra: str, *packages: str) -> None:
+    """Refuse an option whose packages are not installed."""
+    from importlib.util import find_spec
+
+    for package in packages:
+        if find_spec(package) is None:
+            raise ImportError(f"{option} needs {package}; pip install 'ksparse[{extra}]' brings it")
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -124,7 +233,7 @@ class Session:
     def __init__(self, show: bool) -> None:
         self.notes: list[str] = []
         self.written: dict[str, str] = {}  # files that are complete, by the names of their options
-        self.kept: Callable[[], str] = lambda: NOTHING  # what is on the disk beside them
+        self.kept: Callable[[], str] = lambda: NOTHING  # says what else is on the disk
         self._show, self._began, self._shown = show, time.monotonic(), time.monotonic()
         self._status: Any = None
         self._label, self._runs, self._run, self._stage = "", 0, 0, 0
@@ -135,7 +244,7 @@ class Session:
         return time.monotonic() - self._began
 
     def left(self) -> str:
-        """What an error leaves on the disk."""
+        """Which files are on the disk after an error."""
         done = f"{', '.join(self.written.values())} {'were' if len(self.written) > 1 else 'was'} written"
         kept = self.kept()
         return kept if not self.written else done if kept == NOTHING else f"{done}; {kept}"
@@ -198,6 +307,15 @@ class Session:
 
 
 @contextmanager
+def warnings_as_notes(tell: Callable[[str], None]) -> Iterator[None]:
+    """Around work of the library: its warnings are told as notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: tell(str(message))
+        yield
+
+
+@contextmanager
 def session(show: bool) -> Iterator[Session]:
     """Around everything that a command does.
 
@@ -205,11 +323,7 @@ def session(show: bool) -> Iterator[Session]:
     line on stderr.
     """
     work = Session(show)
-    with errors(), ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: work.note(str(message))
-        received = stack.enter_context(_signals())
+    with errors(), warnings_as_notes(work.note), _signals() as received:
         try:
             try:
                 yield work

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import Json
-from .output import json_text, show
-from .session import errors
+from .session import errors, json_text, show
 
 ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}
 

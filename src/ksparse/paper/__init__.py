@@ -11,16 +11,16 @@ NEEDS
     the numbers of other figures whose trials it uses;
 CONFIG
     the configuration of every preset (None if there is nothing to configure);
-KEY, KEEP
-    the fields of a record that tell trials apart, and those that the run keeps in memory;
+KEY
+    the fields of a record that tell trials apart;
 items(config)
     the parameters of all trials, one dict per trial;
 trial(seed, **item)
     makes one trial and returns its outcome, a dict;
-run(lab, ledger), optional
-    makes the trials, if they depend on the outcome of others;
+run(lab, ledger) and KEEP, optional
+    makes the trials, if they depend on the outcome of others; KEEP names the fields that it needs in memory;
 summarise(records)
-    what the trials amount to: this is kept and drawn;
+    the summary of the trials: this is saved and drawn;
 plot(summaries)
     matplotlib axes by name, from the summaries by number; it never runs a solver;
 claims(summaries)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._minimize import minimize
-from ..result import Progress
+from ..result import Progress, Result
 from ..sensing.phase import stream
 from ..solvers import HTSVRG, Exchange
 from .digits import MNIST, PAIRS, SMALL, Pair, as_paper, load_pair, of_one_set, title_of, versus
@@ -29,7 +29,6 @@ TEXT = (
 )
 NEEDS: tuple[str, ...] = ()
 KEY = ("digits", "pair", "rule", "k", "draw")
-KEEP = ()
 
 Runs = dict[str, dict[int, Item]]  # by pair and k
 
@@ -99,13 +98,7 @@ def trial(
     rng = stream(seed, "classification", digits, pair, k, draw)
     result = minimize(data.A, data.y, k, loss="logistic", solver=solver, random_state=rng, callback=remember)
     x = then[0] if then else result.x  # a run that diverged may end before
-    outcome = {
-        **_describe(data, x),
-        "eta": significant([result.history.step[-1]])[0],
-        "objective": significant(result.history.objective.tolist()),
-        "accuracy_later": data.accuracy(result.x),
-        "status": str(result.status),
-    }
+    outcome = _outcome(data, x, result, significant([result.history.step[-1]])[0], result.history.objective.tolist())
     if rule == "spectral":
         A = data.A / np.linalg.norm(data.A, axis=1, keepdims=True)
         outcome["eta_unit_rows"] = significant([2.0 / float(np.linalg.eigvalsh(A.T @ A)[-1])])[0]
@@ -126,16 +119,11 @@ def step_of(digits: str, n: int) -> float:
 def _lowest(data: Pair, k: int) -> Item:
     """Minimise the same objective, without ridge and intercept, by the package's best solver."""
     result = minimize(data.A, data.y, k, loss="logistic", solver=Exchange(), random_state=0)
-    return {
-        **_describe(data, result.x),
-        "eta": None,
-        "objective": significant([result.objective]),
-        "accuracy_later": data.accuracy(result.x),
-        "status": str(result.status),
-    }
+    return _outcome(data, result.x, result, None, [result.objective])
 
 
-def _describe(data: Pair, x: NDArray[np.float64]) -> Item:
+def _outcome(data: Pair, x: NDArray[np.float64], result: Result, eta: float | None, objective: list[float]) -> Item:
+    """The outcome of a trial whose model is x; the run may have gone on after it."""
     n, d = data.A.shape
     return {
         "n": n,
@@ -143,6 +131,10 @@ def _describe(data: Pair, x: NDArray[np.float64]) -> Item:
         "majority": data.majority,
         "nonzeros": int(np.count_nonzero(x)),
         "accuracy": data.accuracy(x),
+        "eta": eta,
+        "objective": significant(objective),
+        "accuracy_later": data.accuracy(result.x),
+        "status": str(result.status),
     }
 
 

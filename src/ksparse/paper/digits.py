@@ -29,7 +29,6 @@ TEXT = (
 )
 NEEDS: tuple[str, ...] = ()
 KEY = ("digits", "label", "samples")
-KEEP = ()
 
 MNIST, SMALL = "mnist", "sklearn 8x8"  # names of the sets of digits, in records
 OPENML = "openml"  # instead of a folder: download MNIST by scikit-learn

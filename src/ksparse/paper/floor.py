@@ -33,7 +33,6 @@ N, D, SPARSITY, SNR_DB, TIMES = 1000, 256, 8, 20.0, 2
 SVRG, SGD = "ht-svrg", "stoiht"
 PASSES_A_STAGE = 7  # n + 2m gradients per stage, with m = 3n
 KEY = ("noisy", "method", "step", "stages", "trial")
-KEEP: tuple[str, ...] = ()
 SOLVED, VANISHED = 1e-10, 1e-6  # relative distances that count as solved, and as negligible beside a floor
 PANELS = {
     "noiseless": (False, "truth", "no noise: distance to the truth", "‖x − x*‖ / ‖x*‖"),

@@ -28,7 +28,6 @@ TEXT = (
 )
 NEEDS = (classification.NUMBER,)  # HT-SVRG's models are those of Figure 8
 KEY = ("digits", "pair", "method", "k", "penalty", "passes")
-KEEP = ()
 
 # "saga": scikit-learn's SAGA, for a number of passes; "optimum": the same problem solved to convergence by coordinate
 # descent (LIBLINEAR); "auto": KSparseClassifier with its defaults.  Of k, penalty and passes, those that a method does
@@ -152,10 +151,10 @@ def summarise(records: Iterable[Item]) -> Summary:
     }
 
 
-def optimum_at(summary: Summary, pair: str) -> int | None:
-    """The number of non-zeros of the ℓ₁ solution at PENALTY."""
-    solved = summary["models"].get(pair, {}).get("optimum", ())
-    return next((model["nonzeros"] for model in solved if model["penalty"] == PENALTY), None)
+def solved(summary: Summary, pair: str) -> dict[float, int]:
+    """The number of non-zeros of the ℓ₁ solution for each penalty."""
+    found = summary["models"].get(pair, {}).get("optimum", ())
+    return {model["penalty"]: model["nonzeros"] for model in found}
 
 
 def all_models(summaries: dict[str, Summary], pair: str) -> Models:
@@ -221,12 +220,12 @@ def _plot_passes(summary: Summary) -> Any:
 
     ax = new_axes(None, (4.2, 3.5))
     for pair, looks in summary["looks"].items():
-        solved = optimum_at(summary, pair)
-        if not solved:
+        best = solved(summary, pair).get(PENALTY)
+        if not best:
             continue
         which = PAIRS.index(pair)
         style = {"color": CYCLE[which], "linestyle": DASHES[which], "marker": MARKS[which]}
-        ratios = [look["nonzeros"] / solved for look in looks]
+        ratios = [look["nonzeros"] / best for look in looks]
         ax.plot([look["passes"] for look in looks], ratios, label=versus(pair), markersize=4, **style)
     ax.axhline(1.0, color=BLACK, linewidth=1, linestyle=":")
     passes = sorted({look["passes"] for looks in summary["looks"].values() for look in looks})
@@ -289,9 +288,9 @@ def _randomness(summary: Summary) -> Claim | None:
     """The iterates of SAGA beside the solution of the same problem."""
     ratios: dict[int, list[float]] = {}
     for pair, looks in summary["looks"].items():
-        solved = optimum_at(summary, pair)
-        for look in looks if solved else ():
-            ratios.setdefault(look["passes"], []).append(look["nonzeros"] / solved)
+        best = solved(summary, pair).get(PENALTY)
+        for look in looks if best else ():
+            ratios.setdefault(look["passes"], []).append(look["nonzeros"] / best)
     if not ratios:
         return None
     means = {passes: float(np.mean(found)) for passes, found in sorted(ratios.items())}
@@ -320,11 +319,11 @@ def _randomness(summary: Summary) -> Claim | None:
 def _other_penalties(summary: Summary) -> dict[float, float]:
     """The non-zeros of SAGA divided by those of the solution, for the other λ; means over pairs."""
     ratios: dict[float, list[float]] = {}
-    for by_method in summary["models"].values():
-        solved = {model["penalty"]: model["nonzeros"] for model in by_method.get("optimum", ())}
+    for pair, by_method in summary["models"].items():
         for model in by_method.get("saga", ()):
-            if model["penalty"] != PENALTY and solved.get(model["penalty"]):
-                ratios.setdefault(model["penalty"], []).append(model["nonzeros"] / solved[model["penalty"]])
+            best = solved(summary, pair).get(model["penalty"])
+            if model["penalty"] != PENALTY and best:
+                ratios.setdefault(model["penalty"], []).append(model["nonzeros"] / best)
     return {penalty: float(np.mean(ratios[penalty])) for penalty in sorted(ratios, reverse=True)}
 
 

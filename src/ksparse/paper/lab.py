@@ -1,4 +1,4 @@
-"""The folder of a run: trials in results/, what they amount to in summary/, and the run's settings in run.json.
+"""The folder of a run: trials in results/, their summaries in summary/, and the run's settings in run.json.
 
 `Lab` makes the trials of a figure in parallel and writes them to a file that survives a kill.  A `Claim` is a statement
 of the paper beside our result.
@@ -22,8 +22,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._files import disk_is_full, write_whole
-from ..sensing.phase import Ledger, Workers, collect, locked, read_records, set_aside, tell_mended
+from .._files import write_whole
+from ..sensing.phase import (
+    Ledger,
+    Workers,
+    cannot_write,
+    check_settings,
+    collect,
+    locked,
+    open_file,
+    read_records,
+    set_aside,
+)  # fmt: skip
 
 PRESETS = {
     "quick": "coarse grids and few trials, every figure drawn: minutes",
@@ -92,14 +102,8 @@ class Lab:
 
     def open(self, figure: ModuleType, verbose: bool = True) -> Ledger:
         """Open the file of a figure's trials, and repair it if it is damaged."""
-        path = self.path(figure)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            ledger = Ledger(path, figure.KEY, figure.KEEP, functools.partial(_check_settings, path, self.settings()))
-        except OSError as error:
-            raise cannot_write(self.out, error) from None
-        tell_mended(ledger, verbose and self.verbose)
-        return ledger
+        keep, check = getattr(figure, "KEEP", ()), functools.partial(check_settings, self.settings())
+        return open_file(self.path(figure), self.out, figure.KEY, keep, check, True, verbose and self.verbose)
 
     def set_aside(self, figure: ModuleType) -> None:
         """Rename the files of a figure, if it has any."""
@@ -139,23 +143,6 @@ def _record(trial: Callable[..., Item], settings: Item, context: dict[str, Any],
 
 def _key(figure: ModuleType, record: Item) -> tuple[Any, ...]:
     return tuple(record.get(name) for name in figure.KEY)
-
-
-def _check_settings(path: Path, settings: Item, record: Item) -> None:
-    for name, here in settings.items():
-        if record.get(name) != here:
-            raise ValueError(
-                f"{path} holds trials of other settings: {name} is {record.get(name)!r} there and {here!r} here. Give "
-                "another folder, or resume=False (--no-resume), which sets the old results aside"
-            )
-
-
-def cannot_write(out: Path, error: OSError) -> Exception:
-    """The error to raise if the folder of a run cannot be written."""
-    if disk_is_full(error):
-        return error
-    where = f"{error.filename}: " if error.filename not in (None, str(out)) else ""
-    return ValueError(f"out must be a folder that can be written, got '{out}' ({where}{error.strerror})")
 
 
 # --- summaries -------------------------------------------------------------------------------------------------------

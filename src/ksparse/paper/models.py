@@ -23,7 +23,6 @@ TEXT = (
 )
 NEEDS = (digits.NUMBER, classification.NUMBER)  # this figure has no trials of its own
 KEY: tuple[str, ...] = ()
-KEEP: tuple[str, ...] = ()
 CONFIG = dict.fromkeys(PRESETS)  # nothing to configure
 COLORS = ("#b2182b", "#ffffff", "#2166ac")  # red, white, blue: colour-blind people can tell them apart
 BRIGHT = 95  # magnitudes from this percentile on get the full colour

@@ -18,8 +18,8 @@ from urllib.parse import quote
 from .._files import write_whole
 from .._style import as_bytes
 from .._text import duration
-from ..report.svg import describe, without_markup
-from ..report.template import check_tools, render
+from ..report.markup import check_tools, describe, render, without_markup
+from ..sensing.phase.result import file_name
 from .lab import PRESETS, VERDICTS, Claim, Summary
 
 BOUNDS = "theory"  # belongs to the paper, although it is not one of its figures
@@ -101,7 +101,7 @@ def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts
         raise ValueError(f"{text}; run the same again, which rewrites it") from error
     return Section(
         number=number,
-        anchor=f"figure-{_file_name(number)}",
+        anchor=f"figure-{file_name(number)}",
         label=f"Figure {number}" if number.isdigit() else "",
         title=figure.TITLE,
         paragraphs=[part for part in re.split(r"\n\s*\n", figure.TEXT.strip()) if part],
@@ -115,7 +115,7 @@ def _section(out: Path, figure: ModuleType, summaries: dict[str, Summary], facts
 
 def _panel(out: Path, figure: ModuleType, name: str, ax: Any) -> Panel:
     content = as_bytes(ax, "svg")
-    file = f"figure{_file_name(str(figure.NUMBER))}-{_file_name(name)}.svg"
+    file = f"figure{file_name(str(figure.NUMBER))}-{file_name(name)}.svg"
     write_whole(out / "figures" / file, content)
     width, height = (round(96 * inches) for inches in ax.figure.get_size_inches())
     data = base64.b64encode(content).decode()
@@ -212,13 +212,9 @@ def _formula(escaped: str) -> str:
     'δ<sub>2k+K</sub> of H<sub>k</sub>(b), 10<sup>120</sup>, η<sup>1.5</sup>, k\xa0=\xa0K, but cpu_seconds'
     """
     text = re.sub(r"(?<!\w)(\w)_(?:\{([^{}<>]+)\}|(\w+))", lambda m: f"{m[1]}<sub>{m[2] or m[3]}</sub>", str(escaped))
-    text = re.sub(r"(?<=\w)\^(?:\{([^{}<>]+)\}|([-−]?\w+(?:\.\d+)?))", _raised, text)
+    text = re.sub(
+        r"(?<=\w)\^(?:\{([^{}<>]+)\}|([-−]?\w+(?:\.\d+)?))",
+        lambda m: f"<sup>{(m[1] or m[2]).replace('-', '−')}</sup>",
+        text,
+    )
     return re.sub(r" (=|≤|≥|≈|&lt;|&gt;) ", "\u00a0\\1\u00a0", text)
-
-
-def _raised(match: re.Match[str]) -> str:
-    return f"<sup>{(match[1] or match[2]).replace('-', '−')}</sup>"
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^\w.=-]+", "-", text).strip("-")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .._minimize import minimize
 from ..problem import Problem
 from ..result import Progress
-from ..sensing.phase import Experiment, stream, wilson
+from ..sensing.phase import stream, wilson
 from ..solvers import HTSVRG
 from .histories import (
     OTHERS,
@@ -34,7 +34,7 @@ from .histories import (
     quantile,
 )  # fmt: skip
 from .lab import Claim, Item, Summary, by_parameters, judge, significant
-from .recovery import SUCCESS, D, relative_error
+from .recovery import SUCCESS, problem, relative_error
 
 NUMBER = "4"
 TITLE = "Influence of k, m and η on HT-SVRG"
@@ -50,7 +50,6 @@ NEEDS: tuple[str, ...] = ()
 N, SPARSITY = 100, 4
 K_STANDARD, M_STANDARD, HEURISTIC = 36, 300, "spectral"
 KEY = ("k", "m", "step", "stages", "trial")
-KEEP: tuple[str, ...] = ()
 SMALL, SETTLED = 1e-24, 1e-10  # an objective near rounding; an objective relative to the start that counts as solved
 BEYOND, PAPER_STAGES = 1e120, 3  # the paper: "exceeds 10^120 within 3 stages"
 ENOUGH = 0.95  # share of successes above which the paper averages over successes
@@ -84,7 +83,7 @@ def items(config: ParametersConfig) -> list[Item]:
 
 
 def trial(seed: int, k: int, m: int, step: str, stages: int, trial: int) -> Item:
-    A, x, y, _ = Experiment(d=D, matrix="cell", seed=seed).problem(N, SPARSITY, trial)
+    A, x, y, _ = problem(N, SPARSITY, trial, seed)
     solver = HTSVRG(
         step=HEURISTIC if step == HEURISTIC else float(step), m=m, stages=stages, tol=0.0, stop_on_divergence=False
     )
@@ -129,7 +128,7 @@ def summarise(records: Iterable[Item]) -> Summary:
 
 def covered(seed: int) -> float | None:
     """1/(4L) of the matrix: the theorem covers smaller steps only."""
-    A, _, y, _ = Experiment(d=D, matrix="cell", seed=seed).problem(N, SPARSITY, 0)
+    A, _, y, _ = problem(N, SPARSITY, 0, seed)
     return significant([1 / (4 * Problem.create(A, y).restricted_smoothness(3 * K_STANDARD + SPARSITY))])[0]
 
 
@@ -147,7 +146,7 @@ def _setting(group: Sequence[Item], stages: Sequence[int]) -> Item:
         "history": log_mean([_filled(record, len(stages)) for record in (won if converges else lost)]),
         "settled": quantile([record["settled"] for record in group]),
         "beyond": quantile([record["beyond"] for record in group]),
-        "after_three": quantile([_after_three(record, stages) for record in group]),
+        "after_three": quantile([_filled(record, len(stages))[stages.index(PAPER_STAGES)] for record in group]),
         "within_three": sum(record["beyond"] is not None and record["beyond"] <= PAPER_STAGES for record in group),
     }
 
@@ -156,10 +155,6 @@ def _filled(record: Item, length: int) -> list[float | None]:
     """A history of full length: a run that ended at rounding stays there; for one that diverged, the rest is None."""
     rest = None if record["diverged"] else record["last"]
     return record["history"] + [rest] * (length - len(record["history"]))
-
-
-def _after_three(record: Item, stages: Sequence[int]) -> float | None:
-    return _filled(record, len(stages))[stages.index(PAPER_STAGES)]
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------

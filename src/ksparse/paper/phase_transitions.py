@@ -22,7 +22,6 @@ TEXT = (
 )
 NEEDS: tuple[str, ...] = ()
 KEY = ("algorithm", "signal", "K", "n", "trial")
-KEEP = ("success",)
 ENOUGH = 50  # trials per cell that a verdict on rates needs
 STEP = 8  # of n in the paper's grid
 SOME = 0.05  # a share of recovered signals that is more than one lucky trial

@@ -69,6 +69,11 @@ def relative_error(found: NDArray[np.float64], x: NDArray[np.float64]) -> float:
         return float(np.linalg.norm(found - x) / np.linalg.norm(x))
 
 
+def problem(n: int, K: int, trial: int, seed: int, signal: str = "gaussian") -> Any:
+    """(A, x, y, noise) of a trial: Gaussian measurements of a K-sparse signal; trials with the same n and K share A."""
+    return Experiment(signal=signal, d=D, matrix="cell", seed=seed).problem(n, K, trial)
+
+
 class Gram(NamedTuple):
     """A problem y = A x in the form that its gradient A'(Ax − y) needs."""
 
@@ -83,8 +88,7 @@ class Gram(NamedTuple):
 
 def solve(algorithm: str, signal: str, K: int, n: int, trial: int, seed: int, *, early: bool = True) -> TrialEnd:
     """Run a trial until its verdict is known; with ``early=False``, run all its stages."""
-    experiment = Experiment(algorithm="htp", signal=signal, d=D, matrix="cell", seed=seed)
-    A, x, y, _ = experiment.problem(n, K, trial)
+    A, x, y, _ = problem(n, K, trial, seed, signal)
     G, top = _gram(n, K, seed)
     gram = Gram(G, A.T @ y, float(np.linalg.norm(y)), x)
     k = paper_k(algorithm, K)
@@ -99,7 +103,7 @@ def solve(algorithm: str, signal: str, K: int, n: int, trial: int, seed: int, *,
 @functools.lru_cache(maxsize=2)
 def _gram(n: int, K: int, seed: int) -> tuple[NDArray[np.float64], float]:
     """A'A and σ₁(AA') of a cell; all its trials have the same matrix."""
-    A = Experiment(algorithm="htp", d=D, matrix="cell", seed=seed).problem(n, K, 0).A
+    A = problem(n, K, 0, seed).A
     return A.T @ A, float(np.linalg.norm(A, 2)) ** 2
 
 

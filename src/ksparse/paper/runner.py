@@ -16,7 +16,7 @@ import numpy as np
 
 from .._text import duration
 from .._validate import check_choice, check_count, check_flag
-from ..report.template import check_tools
+from ..report.markup import check_tools
 from ..sensing.phase import interruptible, make_pool, timed
 from . import digits
 from .lab import FACTS, PRESETS, TIMES, Item, Lab, alone_in, begin, check_facts, write_facts, write_summary

@@ -10,12 +10,12 @@ import numpy as np
 
 from .._minimize import minimize
 from ..sensing import recover
-from ..sensing.phase import Experiment, stream
+from ..sensing.phase import stream
 from ..solvers import HTSAGA, HTSVRG, IHT, PGD
 from . import phase_transitions
 from .lab import Claim, Item, Summary, judge
 from .phase_transitions import by_cell, count_trials, phase
-from .recovery import PASSES, STAGES, SUCCESS, D, paper_k, relative_error
+from .recovery import PASSES, STAGES, SUCCESS, D, paper_k, problem, relative_error
 
 LIMIT = 300  # stages of HT-SVRG with automatic steps; HT-SAGA gets as many full gradients
 NUMBER = "savings"
@@ -31,7 +31,7 @@ TEXT = (
     "stages they may need fewer measurements than shown."
 )
 NEEDS = ("1",)
-KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
+KEY = phase_transitions.KEY
 STOCHASTIC = {"ht-svrg-auto": "HT-SVRG, automatic step", "ht-saga": "HT-SAGA, automatic step"}
 PAPER = {"iht": "IHT (paper)", "pgd": "PGD (paper)", "ht-svrg": "HT-SVRG (paper)"}
 PURSUITS = {"htp": "HTP told K", "sp": "SP told K", "auto": "default told 2K"}
@@ -93,7 +93,7 @@ def items(config: SavingsConfig) -> list[Item]:
 
 
 def trial(seed: int, algorithm: str, signal: str, K: int, n: int, trial: int) -> Item:
-    A, x, y, _ = Experiment(algorithm="htp", signal=signal, d=D, matrix="cell", seed=seed).problem(n, K, trial)
+    A, x, y, _ = problem(n, K, trial, seed, signal)
     if algorithm in SOLVERS:
         rng = stream(seed, algorithm, signal, n, K, trial)
         result: Any = minimize(

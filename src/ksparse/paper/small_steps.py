@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .. import theory
 from .._minimize import minimize
 from .._style import BLACK
-from ..sensing.phase import Experiment, stream
+from ..sensing.phase import stream
 from ..solvers import HTSVRG
 from .histories import (
     OTHERS,
@@ -36,7 +36,7 @@ from .histories import (
 )
 from .lab import Claim, Item, Summary, by_parameters, judge, significant
 from .parameters import K_STANDARD, M_STANDARD, SPARSITY, N, covered
-from .recovery import SUCCESS, D, relative_error
+from .recovery import SUCCESS, D, problem, relative_error
 
 NUMBER = "5"
 TITLE = "HT-SVRG with small steps"
@@ -48,7 +48,6 @@ TEXT = (
 )
 NEEDS: tuple[str, ...] = ()
 KEY = ("panel", "eta", "m", "stages", "trial")
-KEEP: tuple[str, ...] = ()
 LONG = "thousands"  # the panel with many short stages
 PAPER_ITERATIONS, PAPER_ETA = 20_000, 3e-5  # of the paper's text
 STRAIGHT, CLOSE = 0.99, 0.2  # R² of a line; relative deviation of a slope that counts as equal to the final slope
@@ -110,7 +109,7 @@ def items(config: SmallStepsConfig) -> list[Item]:
 
 
 def trial(seed: int, panel: str, eta: float, m: int, stages: int, trial: int) -> Item:
-    A, x, y, _ = Experiment(d=D, matrix="cell", seed=seed).problem(N, SPARSITY, trial)
+    A, x, y, _ = problem(N, SPARSITY, trial, seed)
     solver = HTSVRG(step=eta, m=m, stages=stages, tol=0.0, stop_on_divergence=False)
     result = minimize(A, y, K_STANDARD, solver=solver, random_state=stream(seed, "small steps", eta, m, trial))
     columns = A[:, result.support]

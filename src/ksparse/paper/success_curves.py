@@ -22,7 +22,7 @@ TEXT = (
     "whose sparsity is 22 or less can be reliably recovered."
 )
 NEEDS = ("1",)
-KEY, KEEP = phase_transitions.KEY, phase_transitions.KEEP
+KEY = phase_transitions.KEY
 # what the paper leaves open: the iterate that a stage starts from, and the distribution of the amplitudes
 VARIANTS = {
     ("ht-svrg", "gaussian"): "last iterate, Gaussian",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ For the theorem to hold, √ν < √(4L/(4L − α)) ≤ √(4/3) ≈ 1.15 due t
 applicable. In contrast, Theorem 1 asserts that this condition can be fulfilled by tuning k slightly larger than K."""
 NEEDS: tuple[str, ...] = ()
 KEY: tuple[str, ...] = ()
-KEEP: tuple[str, ...] = ()
 CONFIG = dict.fromkeys(PRESETS)  # nothing to configure
 
 TRUE, DIMENSION = 10, 1000  # K and d of the pictures and pairs; the constants do not depend on them
@@ -147,7 +146,7 @@ def _of_svrg(summary: Summary) -> list[Claim]:
         ),
         Claim(
             "The recipe η = 1/(8L), m = 4(8c − 1), k = 8c(8c − 1)K", "β = 2/3",
-            f"β = {svrg['beta'][0]:.4f} for c from {_range(CONDITIONS)}", judge(off < EQUAL),
+            f"β = {svrg['beta'][0]:.4f} for c from {CONDITIONS[0]:g} to {CONDITIONS[-1]:g}", judge(off < EQUAL),
             "" if off < EQUAL else f"Off by up to {off:.1g}.",
         ),
         Claim(
@@ -166,7 +165,3 @@ def _rounded(claim: str, paper: str, printed: float, ours: float, text: str, rea
     if not agrees and not reason:
         reason = f"Off by {ours - printed:+.2g}."
     return Claim(claim, paper, text.format(f"{ours:.4f}"), judge(agrees), reason)
-
-
-def _range(values: Sequence[float]) -> str:
-    return f"{min(values):g} to {max(values):g}"

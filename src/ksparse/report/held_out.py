@@ -12,8 +12,8 @@ from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from ..sensing.phase import wilson
 from . import figures
+from .markup import Sketch
 from .model import ReportedModel
-from .svg import Sketch
 from .words import counted, listed, number, percent
 
 PANELS = 4  # targets with pictures

@@ -16,6 +16,7 @@ from ..estimators.path import Path as KPath
 from ..estimators.regressor import KSparseRegressor
 from ..estimators.summary import caution, chosen_words
 from .held_out import HeldOut, Quality, judge
+from .markup import check_tools, draw_picture, render
 from .model import ReportedModel, effect_words, table_across_outputs, tables_by_output
 from .search import (
     convergence_curves,
@@ -26,8 +27,6 @@ from .search import (
     verdict_words,
     what_is_not_proven,
 )
-from .svg import draw_picture
-from .template import check_tools, render
 from .words import DIGITS, counted, listed, number, visible
 
 LONGEST = 60  # characters of a name in the title

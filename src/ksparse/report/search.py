@@ -12,8 +12,8 @@ from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path
 from ..estimators.summary import NAMED
 from . import figures
+from .markup import Sketch
 from .model import ReportedModel
-from .svg import Sketch
 from .words import counted, number, visible
 
 LINES = 60  # most features in the picture of the path

@@ -1,9 +1,9 @@
 """`recover`'s default: a path of subspace pursuits, then reweighting; it needs only a bound on the number of non-zeros.
 
 A pursuit that is told too large a k fits noise, and needs more measurements than one that is told K.  So k grows from
-one pursuit to the next, each of which starts where the last one ended, until nothing is left of y.  Where that never
-happens, columns are removed again as long as a criterion improves (`Sizes`); and unless the outcome is beyond doubt, a
-more laborious way is tried (`reweight`).
+one pursuit to the next, each of which starts where the last one ended, until y is fitted exactly.  If that never
+happens, columns are removed again as long as a criterion improves (`Sizes`); and unless the result is certain, a more
+expensive method is tried (`reweight`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from .matrix_system import SINGULAR, Matrix
 from .measurements import REACHED, Measurements, SignalRun
 
 # Chosen with d = 256, K = 12 to 26, near the fewest measurements that do; what concerns operators with d = 2¹⁴ and 2¹⁷.
-EXACT = 1e-9  # of ‖y‖: nothing is left
-# Fits by conjugate gradients that were stopped early leave more.  From here on a precise fit on few columns may show
-# that nothing is left; if it does not, a tenth of what it leaves is the next try.  1e-3 takes small coefficients for
-# none, and then a fit on all columns is needed.
+EXACT = 1e-9  # of ‖y‖: a smaller residual is zero
+# Fits by conjugate gradients that were stopped early have a larger residual.  From here on a precise fit on few columns
+# may show that it is zero; if it is not, the next try is made at a tenth of it.  With 1e-3 small coefficients would be
+# taken for zero, and a fit on all columns would be needed.
 NEAR = 1e-5
-STEPS = 50  # with the same k at most
-SLOW = 0.9  # a step that leaves more than this of the residual: what is missing is a larger k (a fifth fewer products)
+STEPS = 50  # at most, with the same k
+SLOW = 0.9  # if a step reduces the residual to more than this share, k is increased (a fifth fewer products)
 STILL = 0.99  # the same for the last k
 FACTOR = 1.5  # from k to k; of 100 signals the path alone finds 9 more than with 2, and as many as with 1.2
 LOWEST = 64  # the first k is this part of the last
 # Conjugate gradients need as many rounds for few columns as for many, so with an operator the largest k is tried first:
 # 45 products instead of 87 to 103 for K = 125, n = 2¹⁴, d = 2¹⁷, and 25 instead of 119 with 20 dB of noise.
-LEAP = 0.5  # as SLOW; less says that it will not do
-SHARE = 0.3  # of the derivatives that a fit by conjugate gradients leaves on the way, ...
-TIDY = 1e-3  # ... where noise is left, ...
-POLISH = 1e-8  # ... and where nothing is
-# A path that found k columns is beyond doubt if there are enough measurements and little is left of ‖y‖².  So it seemed
-# for 1 of 302 paths that had failed without noise; with 20 dB of noise for all where n ≥ 5K.
+LEAP = 0.5  # the same for this try
+SHARE = 0.3  # to which a fit by conjugate gradients reduces the derivatives during the search, ...
+TIDY = 1e-3  # ... if the residual is noise, ...
+POLISH = 1e-8  # ... and if it is zero
+# A path that found k columns is certain if there are enough measurements and the residual is a small share of ‖y‖².
+# This held for 1 of 302 paths that had failed without noise; with 20 dB of noise for all where n ≥ 5K.
 ENOUGH = 2.0  # times k log(d/k)
 MANY = 6.0  # instead, for the leap to the largest k, which was wrong once with 2; not tuned
 LITTLE = 0.03
@@ -60,7 +60,7 @@ MOST_STEPS = 80  # hardly any signal is found later; 40 are too few for d = 16n
 HASTE = 1.9  # γ's relative change to this power: half the steps; from 2 on it swings
 DAMPING = 0.75  # 1 is the exact rule and needs 1.6 times the steps; 0.5 loses 3 of 100 signals
 WIDE_START = 4.0  # times the variance that would explain y if all columns had it; 0.25 loses 2 to 12 of 100 signals
-LATE = 15  # from this step on columns that have become small need not be tried
+LATE = 15  # from this step on columns that have become small are not tried
 MINOR = 1e-4  # of the largest coefficient
 GONE = 1e-8  # of the largest variance: the column takes no part any more; 1e-4 would lose small coefficients
 WIDE = 0.75  # of n: the largest number of columns in a fit
@@ -110,7 +110,7 @@ class AutoSearch(SignalRun):
         return Status("converged", "no other support is better by the criterion for their size")
 
     def _efforts(self) -> Iterator[tuple[Effort, float]]:
-        """The ways to look for a support, the cheapest first, and with how many measurements each can be trusted."""
+        """The methods of finding a support, the cheapest first, and how many measurements make each one certain."""
         if not isinstance(self.system, Matrix):
             yield partial(self._path, ks=[self.most], still=LEAP), MANY
         yield partial(self._path, ks=rungs(self.most), still=STILL), ENOUGH
@@ -119,7 +119,7 @@ class AutoSearch(SignalRun):
 
     # --- ways to find a support ----------------------------------------------------------------------------------
     def _path(self, points: list[Iterate], ks: Sequence[int], still: float) -> Search:
-        """Subspace pursuits for growing k, until nothing is left."""
+        """Subspace pursuits for growing k, until y is fitted exactly."""
         now = list(points)
         for k in ks:
             slow = SLOW if k < ks[-1] else still
@@ -155,16 +155,13 @@ class AutoSearch(SignalRun):
         """The misfits of zero."""
         return [self.starts[point.signal].misfit for point in points]
 
-    def _near(self, point: Iterate) -> bool:
-        return point.misfit <= self.near[point.signal] or self._exact(point)
-
     def _exact(self, point: Iterate) -> bool:
-        """Whether nothing is left of y; to reach the goal for known noise is not enough."""
+        """Whether y is fitted exactly; to reach the goal for known noise is not enough."""
         small = EXACT**2 * self.starts[point.signal].misfit
         return point.misfit <= small or (self.energy is None and self.reached(point))
 
     def _clear(self, point: Iterate, enough: float) -> bool:
-        """Whether a support that leaves only noise is beyond doubt."""
+        """Whether a support whose residual is noise is certain."""
         size = point.columns.size
         needed = enough * size * math.log(self.system.d / size) if size else 0.0
         little = LITTLE * self.starts[point.signal].misfit
@@ -192,7 +189,9 @@ class AutoSearch(SignalRun):
         for point in self.system.fit(noisy, supports, TIDY) if noisy else []:
             self.best[point.signal] = point
             if self._clear(point, enough):
-                self.ends[point.signal] = Status("converged", f"{point.columns.size} columns leave nothing but noise")
+                self.ends[point.signal] = Status(
+                    "converged", f"the residual of {point.columns.size} columns is noise only"
+                )
 
     def _end(self, points: Sequence[Iterate]) -> None:
         for point in points:
@@ -201,8 +200,8 @@ class AutoSearch(SignalRun):
                 self.ends[point.signal] = REACHED
 
     def _tidied(self, points: list[Iterate]) -> list[Iterate]:
-        """The points; those that leave next to nothing of y, on as few columns as possible."""
-        near = [i for i, point in enumerate(points) if self._near(point)]
+        """The points; those with almost no residual are fitted again, on as few columns as possible."""
+        near = [i for i, p in enumerate(points) if p.misfit <= self.near[p.signal] or self._exact(p)]
         some = [points[i] for i in near]
         small = self._without(some, [self.near[point.signal] for point in some])
         again = [i for i, point in enumerate(small) if not self._exact(point)]
@@ -217,7 +216,7 @@ class AutoSearch(SignalRun):
         return tidied
 
     def _without(self, points: list[Iterate], floors: Sequence[float]) -> list[Iterate]:
-        """Remove as many columns as possible: the misfit stays at its goal, or near what it is, or near a floor."""
+        """Remove as many columns as possible while the misfit stays below its goal, its present value or a floor."""
         supports = []
         for point, first, floor in zip(points, self._first(points), floors, strict=True):
             there = self.energy is None and self.reached(point)

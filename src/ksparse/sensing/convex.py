@@ -23,7 +23,7 @@ def basis_pursuit(A: Any, y: Array, noise: float | None) -> tuple[Array, Status]
     """min ‖x‖₁ subject to Ax = y, by HiGHS.  (Chen, Donoho & Saunders, SIAM Review 43(1), 2001.)"""
     if noise:
         raise ValueError(
-            "algorithm='bp' fits y exactly and knows no noise; use 'dantzig' or 'lasso', or leave noise out"
+            "algorithm='bp' fits y exactly and allows no noise; use 'dantzig' or 'lasso', or leave noise out"
         )
     both = sparse.hstack([A, -A]) if sparse.issparse(A) else np.hstack([A, -A])
     return _linear_program(np.ones(2 * A.shape[1]), A.shape[1], A_eq=both, b_eq=y)
@@ -37,8 +37,7 @@ def dantzig_selector(A: Any, y: Array, noise: float | None) -> tuple[Array, Stat
     d = A.shape[1]
     gram, first = A.T @ A, A.T @ y
     gram = gram.toarray() if sparse.issparse(gram) else gram
-    largest = math.sqrt(float(gram.diagonal().max()))
-    bound = UNKNOWN * float(np.abs(first).max()) if noise is None else noise * math.sqrt(2.0 * math.log(d)) * largest
+    bound = _bound(first, noise, math.sqrt(float(gram.diagonal().max())))
     rows = np.block([[gram, -gram], [-gram, gram]])
     return _linear_program(np.ones(2 * d), d, A_ub=rows, b_ub=np.concatenate([first + bound, bound - first]))
 
@@ -52,12 +51,9 @@ def lasso(A: Any, y: Array, noise: float | None) -> tuple[Array, Status]:
     from sklearn.linear_model import Lasso
     from sklearn.utils._testing import ignore_warnings
 
-    n, d = A.shape
     norms = np.sqrt(np.asarray((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0)).ravel())
-    penalty = (
-        UNKNOWN * float(np.abs(A.T @ y).max()) if noise is None else noise * math.sqrt(2.0 * math.log(d)) * norms.max()
-    )
-    model = Lasso(alpha=max(penalty / n, 1e-300), fit_intercept=False, max_iter=100_000, tol=1e-8)
+    penalty = _bound(A.T @ y, noise, norms.max())
+    model = Lasso(alpha=max(penalty / y.size, 1e-300), fit_intercept=False, max_iter=100_000, tol=1e-8)
     with ignore_warnings(category=ConvergenceWarning):
         model.fit(A, y)
     if model.n_iter_ >= model.max_iter:
@@ -89,6 +85,13 @@ def solve(name: str, A: Any, y: Array, k: int, noise: float | None) -> Result:
     return _result(x, objective, status, time.perf_counter() - start)
 
 
+def _bound(correlations: Array, noise: float | None, largest: float) -> float:
+    """λ: what noise correlates with a column whose norm is `largest`, or a share of A*y if the noise is unknown."""
+    if noise is None:
+        return UNKNOWN * float(np.abs(correlations).max())
+    return noise * math.sqrt(2.0 * math.log(correlations.size)) * largest
+
+
 def _times_power(A: Any, exponent: int) -> Any:
     """2^exponent·A, where the power itself may be no float."""
     if not sparse.issparse(A):
@@ -97,7 +100,7 @@ def _times_power(A: Any, exponent: int) -> Any:
 
 
 def zero(d: int) -> Result:
-    """What y = 0 comes from."""
+    """The result for y = 0."""
     return _result(np.zeros(d), 0.0, Status("converged", "y is zero"), 0.0)
 
 

@@ -51,14 +51,20 @@ class Linear(System):
         """A* r: (signals, outputs, n) to (signals, outputs, d)."""
 
     @abstractmethod
-    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]: ...
+    def gram_times(self, v: Array) -> Array:
+        """A*Av"""
+
+    @property
+    @abstractmethod
+    def mean_square(self) -> float:
+        """The mean squared norm of a column."""
 
     @property
     def dtype(self) -> Any:
         return self.y.dtype
 
     def start(self) -> list[Iterate]:
-        """Nothing chosen; the gradients there, −A*y/n, show whether all numbers are finite."""
+        """The empty supports; the gradients there, −A*y/n, show whether all numbers are finite."""
         none = np.empty(0, np.int64)
         points = [self.point(i, none, np.empty((y.shape[0], 0), self.dtype), y) for i, y in enumerate(self.y)]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -124,26 +130,11 @@ class Linear(System):
         return squares, curvatures
 
     def curvatures(self, points: Sequence[Iterate]) -> Numbers:
-        return np.full(len(points), self._curvature)
-
-    @cached_property
-    def _curvature(self) -> float:
-        return self.mean_square() / self.n
-
-    @abstractmethod
-    def mean_square(self) -> float:
-        """The mean squared norm of a column."""
+        return np.full(len(points), self.mean_square / self.n)
 
     @cached_property
     def top_curvature(self) -> float:
         """σ₁(A*A)/n, by Lanczos' method."""
-        return self._top_eigenvalue() / self.n
-
-    @abstractmethod
-    def gram_times(self, v: Array) -> Array:
-        """A*Av"""
-
-    def _top_eigenvalue(self) -> float:
         from scipy.sparse.linalg import LinearOperator, eigsh
 
         def times(v: Array) -> Array:
@@ -152,12 +143,13 @@ class Linear(System):
             return self.gram_times(v.ravel())
 
         if self.d <= 16:  # Lanczos wants more than a few columns
-            return float(np.linalg.eigvalsh(np.array([times(e) for e in np.eye(self.d, dtype=self.dtype)]))[-1])
+            gram = np.array([times(e) for e in np.eye(self.d, dtype=self.dtype)])
+            return float(np.linalg.eigvalsh(gram)[-1]) / self.n
         start = np.random.default_rng(0).standard_normal(self.d).astype(self.dtype)
         if not times(start).any():
             return 0.0
         operator = LinearOperator((self.d, self.d), matvec=times, dtype=self.dtype)
-        return float(eigsh(operator, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0].real)
+        return float(eigsh(operator, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0].real) / self.n
 
 
 class Operator(Linear):
@@ -183,15 +175,16 @@ class Operator(Linear):
         return np.ascontiguousarray(self._checked("rmatvec", image, self.d).T).reshape(*r.shape[:-1], self.d)
 
     def _checked(self, name: str, image: Array, length: int) -> Array:
-        """A product, if it is one of finite numbers of the kind that A says."""
+        """Check that a product has the right shape and type, and is finite."""
         if image.ndim != 2 or image.shape[0] != length:
             raise ValueError(f"A's {name} must give {length} numbers for a vector, got shape {image.shape}")
         if image.dtype.kind == "c" and self.dtype == np.float64:
             raise ValueError(f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; say dtype=complex")
         if not np.isfinite(image).all():
-            raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; mend the operator")
+            raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; correct the operator")
         return image.astype(self.dtype, copy=False)
 
+    @cached_property
     def mean_square(self) -> float:
         """For random signs v, ‖Av‖²/d is right on average, and varies by √(2/n); a few columns are taken one by one."""
         count = min(self.d, max(1, round(2.0 / (self.n * PRECISE**2))))
@@ -205,8 +198,8 @@ class Operator(Linear):
         return self.A.rmatvec(self.A.matvec(v))
 
     def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
-        """Conjugate gradients, all signals together, each until its derivatives on the support are a `share` of what
-        they were, or nothing but rounding."""
+        """Conjugate gradients, all signals together, each until its derivatives on the support have fallen to a `share`
+        of their values at the start, or to rounding."""
         runs = self._begin(points, supports)
         for _ in range(MOST_ROUNDS):
             active = [run for run in runs if not run.done(share) and run.since < MOST_IDLE]
@@ -228,7 +221,7 @@ class Operator(Linear):
         ]
 
     def _begin(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Rounds]:
-        """Start from a point's coefficients; where it had others too, its residual is computed anew."""
+        """Start from a point's coefficients; if it has others outside the support, its residual is computed again."""
         starts = list(points)
         lost = [i for i, point in enumerate(points) if not find(supports[i], point.columns)[1].all()]
         if lost:
@@ -268,10 +261,10 @@ class Rounds:
         return bool((self.squares <= np.maximum(share**2 * self.first, self.floor**2)).all())
 
     def finished(self) -> bool:
-        """Whether what is left is little, if perhaps not as little as was wanted.
+        """Whether the derivatives are small, if perhaps not as small as was asked for.
 
-        Where rounding keeps the derivatives from falling they rise and fall by orders of magnitude: that they are small
-        in one round means nothing.
+        Where rounding keeps them from falling, they rise and fall by orders of magnitude: small ones in a single round
+        mean nothing.
         """
         left = self.highest if self.since >= MOST_IDLE else self.squares
         enough = np.maximum(FINISHED**2 * self.first, (0.01 * FINISHED / RESOLUTION * self.floor) ** 2)
@@ -307,13 +300,13 @@ class Rounds:
         sizes = np.sqrt(row_squares(self.rest) * row_squares(image))
         if (np.abs(products - n * self.squares) > ADJOINT * sizes).any():
             raise ValueError(
-                "A's rmatvec is not the adjoint of its matvec; mend it (conjugate and transpose, with the same scale), "
-                "check_adjoint=True tests it"
+                "A's rmatvec is not the adjoint of its matvec; correct it (conjugate and transpose, with the same "
+                "scale), check_adjoint=True tests it"
             )
 
 
 def apply(one: Callable[[Array], Array], many: Callable[[Array], Array], x: Array) -> Array:
-    """An operator's product; the one for a single column is faster where the operator has no other."""
+    """An operator's product; for a single column, `one` is faster if the operator does not define `many`."""
     return one(x[:, 0])[:, np.newaxis] if x.shape[1] == 1 else many(x)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ SMALL = 1 << 23  # products in a Gram matrix: smaller fits are done together, to
 TOGETHER = 1 << 19  # numbers in the columns of fits that are done together: they stay in the cache
 LARGE = 1 << 22  # numbers in a product: more threads are faster
 AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
-EXACT = 1e-6  # of ‖y‖: below it a residual's correlations are not taken from differences
+EXACT = 1e-6  # of ‖y‖: for a smaller residual, correlations are not computed as differences
 DELICATE = 1e-3  # reciprocal condition of a Gram matrix below which normal equations want a correction
 SINGULAR = 1e-10  # the same, below which they lose too much
 CLEAN = 1e-11  # of A_T* y: what may be left of it in a residual
@@ -71,6 +72,7 @@ class Matrix(Linear):
             image = np.ascontiguousarray((self.A.conj().T @ flat.T).T)
         return image.reshape(*r.shape[:-1], self.d)
 
+    @cached_property
     def mean_square(self) -> float:
         if not self.dense:
             return squared_norm(self.A.data) / self.d
@@ -203,7 +205,7 @@ class Products:
         self.columns, self.gram = np.empty(0, np.int64), np.empty((0, 0))
 
     def of(self, columns: Columns, block: Block) -> Array:
-        """A_T* A_T; most columns of a fit were in the last one."""
+        """A_T* A_T; most of its columns were in the last fit."""
         at, known = find(self.columns, columns)
         if known.all() and columns.size:
             return self.gram[np.ix_(at, at)]  # the products of the other columns are kept
@@ -304,7 +306,7 @@ def least_squares_together(
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Small fits of several signals, on supports (signals, columns) of A's columns, given as rows.
 
-    x, the residuals, and whether each fit is as good as can be; what is not is left to `least_squares`.
+    Returns x, the residuals, and whether each fit is accurate; the others are left to `least_squares`.
     """
     block = rows[supports]  # (signals, columns, n)
     conjugate, right = block.conj(), first.swapaxes(1, 2)

@@ -1,9 +1,9 @@
-"""What `recover` was given (A and y, checked), a run on it, and the way back from points to signals."""
+"""The arguments A and y of `recover`, checked; a run on them; and the result, from points to signals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +72,7 @@ class Measurements:
         """A with columns of norm one, if it is a matrix in which they differ much: coefficients are then comparable."""
         if isinstance(self.A, LinearOperator):
             return self
-        # some rows tell whether it is worth a look at all, and a copy
+        # some rows show whether all rows have to be read
         for rows in (some_rows(self.A), self.A):
             norms = column_norms(rows)
             known = norms[norms > 0.0]
@@ -147,10 +147,7 @@ class Measurements:
         if self.A.dtype.kind == "c" or self.split:
             raise ValueError(f"algorithm={name!r} is for real numbers, got complex ones; {OTHERS}")
         if self.joint:
-            raise ValueError(f"algorithm={name!r} knows no joint support; {OTHERS}")
-
-    def right_sides(self) -> Iterator[Array]:
-        return iter(np.ascontiguousarray(self.y.T))
+            raise ValueError(f"algorithm={name!r} cannot find a joint support; {OTHERS}")
 
     def check_adjoint(self) -> None:
         from .operators import adjoint_error
@@ -159,10 +156,10 @@ class Measurements:
             error = adjoint_error(self.A)
         except NotImplementedError:
             raise ValueError("A has no adjoint; give the LinearOperator an rmatvec") from None
-        if error > ADJOINT:  # of numbers that are not finite nothing is known; the first product will name them
+        if error > ADJOINT:  # not if it is NaN: the first product will name the numbers that are not finite
             raise ValueError(
                 f"A's rmatvec is not the adjoint of its matvec: <Au, v> and <u, A*v> differ by {error:.2g} of their "
-                "size; mend rmatvec (conjugate and transpose, with the same scale)"
+                "size; correct rmatvec (conjugate and transpose, with the same scale)"
             )
 
 
@@ -173,16 +170,16 @@ class Recovery(Result):
 
     Attributes
     ----------
-    x : array of shape (d,), of several right-hand sides (d, p); complex if A or y is
+    x : array of shape (d,), for several right-hand sides (d, p); complex if A or y is
         The best point that a run met; `history` is that of its steps.
-    support : array of int; of several right-hand sides a list of them, unless they share one
+    support : array of int; for several right-hand sides a list of them, unless they share one
     objective : float or array of shape (p,)
         ‖y − Ax‖²/(2n).
     residual : float or array of shape (p,)
         ‖y − Ax‖.
     products : int
-        How many vectors all of A or its adjoint was applied to; of a matrix, whose columns can be taken out, that is
-        about the number of passes over it.  0 if the algorithm does not count.
+        Number of vectors that all of A or its adjoint was applied to; for a matrix, about the number of passes over it.
+        0 if the algorithm does not count them.
     algorithm : str
     statuses : list of Status
         How the run of each right-hand side ended; ``status`` sums them up.

@@ -317,9 +317,7 @@ def wavelet(shape: Shape, name: str = "db4", level: int | None = None) -> Wavele
         raise ImportError("wavelets need PyWavelets; pip install 'ksparse[sensing]' brings it") from None
     shape = check_shape(shape, "shape")
     known = pywt.wavelist(kind="discrete")
-    if (
-        name not in known or name == "dmey" or not pywt.Wavelet(name).orthogonal
-    ):  # dmey is truncated: orthonormal only to 1e-2
+    if name not in known or name == "dmey" or not pywt.Wavelet(name).orthogonal:  # dmey is truncated
         raise ValueError(f"name must be an orthonormal wavelet (haar, db2 to db38, sym, coif), got {name!r}")
     halvings = min((side & -side).bit_length() - 1 for side in shape)
     if level is None:

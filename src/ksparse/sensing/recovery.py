@@ -48,34 +48,34 @@ def recover(
     A : array, sparse matrix, or operator of shape (n, d), real or complex
         An operator is a `scipy.sparse.linalg.LinearOperator`, one of pylops, or anything with `shape`, `matvec` and
         `rmatvec` (`dtype`, `matmat` and `rmatmat` are used if they are there).
-        Arrays of float64 or complex128 are not copied, whatever their order (but by "auto" if the norms of its columns
-        differ much, and for eight right-hand sides or more unless the order is Fortran's); an operator is never made a
+        Arrays of float64 or complex128 are not copied, except by "auto" if the norms of the columns differ much, and
+        for eight right-hand sides or more unless the array has Fortran order.  An operator is never turned into a
         matrix.
     y : array of shape (n,) or (n, p)
         One right-hand side or several, which go through A together.
     k : int
         How many non-zeros there may be.  For "auto" an upper bound, which may be several times too large.
-    algorithm : str or solver
+    algorithm : str or solver, default="auto"
         "auto" (see Notes), "htp", "cosamp", "sp" (subspace pursuit), "omp", "romp", "ompr", "iht", "niht", "pgd",
         "grasp", "grahtp"; the stochastic "ht-svrg", "ht-saga", "stoiht", which need the rows of a real matrix; the
         convex "bp" (basis pursuit), "lasso" and "dantzig", whose k largest entries are taken.  Or an instance with
         settings, such as ``CoSaMP(select=1)``.
-    noise : float, optional
-        The standard deviation of the noise in an entry of y (of complex noise: E|e|² is its square).  The residual need
-        not be smaller than noise of this size would be.
-    residual : float, optional
+    noise : float, default=None
+        The standard deviation of the noise in an entry of y (for complex noise, the root of E|e|²).  A run stops once
+        the residual is as small as such noise.
+    residual : float, default=None
         Stop once ‖y − Ax‖ is at most this.
-    joint : bool
+    joint : bool, default=False
         Several right-hand sides have their non-zeros in the same places.
-    check_adjoint : bool
+    check_adjoint : bool, default=False
         Test first that an operator's `rmatvec` is the adjoint of its `matvec`, at the cost of two products.
-    random_state : None, int or Generator
+    random_state : None, int or Generator, default=None
         For the stochastic algorithms.
-    callback : function of a `Progress`, optional
+    callback : function of a `Progress`, default=None
         Called after every stage; the run stops if it returns something true.
-    max_time : float, optional
+    max_time : float, default=None
         Seconds after which the best points so far are returned.
-    verbose : bool
+    verbose : bool, default=False
         Show a line of progress.
 
     Returns
@@ -85,12 +85,13 @@ def recover(
 
     Notes
     -----
-    "auto" looks for at most min(k, n/2) non-zeros (k, if n ≥ d), in ways of growing labour until one leaves nothing of
-    y, or noise and no doubt: subspace pursuits for growing k, each from where the last one ended (for an operator first
-    one at the largest k, which takes the fewest products); for an array or a sparse matrix with n²d up to 10⁹ also
-    least squares with a variance for every coefficient, sparse Bayesian learning.  That costs up to 80·2n products and
-    finds signals with fewer measurements than pursuits that are told K.  Where noise is left, columns are removed
-    again: each costs the logarithm of the number of choices and a price, in units of the noise, known or estimated.
+    "auto" searches for at most min(k, n/2) non-zeros (k, if n ≥ d).  It tries methods of increasing cost, until one
+    fits y exactly, or up to noise with enough measurements to be certain: subspace pursuits for growing k, each of
+    which starts from the support of the last one (for an operator, one at the largest k comes first, because it takes
+    the fewest products); and, for an array or a sparse matrix with n²d up to 10⁹, least squares with a variance for
+    every coefficient (sparse Bayesian learning), which costs up to 80·2n products and needs fewer measurements than
+    pursuits that are told K.  If y is noisy, columns are removed again as long as a criterion for the size of the
+    support improves.
 
     Examples
     --------
@@ -103,11 +104,8 @@ def recover(
     (10, True)
     """
     name, algorithm = _check_algorithm(algorithm)
-    joint, check_adjoint, verbose = (
-        check_flag(joint, "joint"),
-        check_flag(check_adjoint, "check_adjoint"),
-        check_flag(verbose, "verbose"),
-    )
+    joint, verbose = check_flag(joint, "joint"), check_flag(verbose, "verbose")
+    check_adjoint = check_flag(check_adjoint, "check_adjoint")
     noise = None if noise is None else check_number(noise, "noise")
     residual = None if residual is None else check_number(residual, "residual")
     max_time = None if max_time is None else check_number(max_time, "max_time", strict=True, infinite=True)
@@ -190,7 +188,7 @@ class PursuitRun(SignalRun):
 
 
 def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
-    """Its name, and the solver; of "auto" and the convex programs the name again."""
+    """The name of an algorithm and its solver; "auto" and the convex programs have no solver: their name again."""
     if isinstance(algorithm, str):
         name = check_choice(algorithm, "algorithm", ALGORITHMS)
         return name, SOLVERS[name]() if name in SOLVERS else name
@@ -203,7 +201,7 @@ def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
 
 
 def _refuse_ignored(name: str, **settings: Any) -> None:
-    """What an algorithm would silently leave aside is refused."""
+    """Refuse settings that the algorithm would silently ignore."""
     known = ("noise",) if name in convex.PROGRAMS else ("callback", "max_time")
     for setting, value in settings.items():
         if value is not None and setting not in known:
@@ -215,7 +213,7 @@ def _warn_if_too_large(k: int, n: int, d: int, name: str) -> None:
         return
     why = f"k = {k} is not below the number of measurements, {n}: any {n} columns fit y exactly"
     remedy = (
-        f"non-zeros are looked for up to {most(k, n, d)}" if name == "auto" else "give a smaller k, or measure more"
+        f"at most {most(k, n, d)} non-zeros are searched for" if name == "auto" else "give a smaller k, or measure more"
     )
     warnings.warn(f"{why}; {remedy}", UserWarning, stacklevel=3)
 
@@ -231,13 +229,13 @@ def _one_by_one(
     max_time: float | None,
     verbose: bool,
 ) -> Recovery:
-    """Algorithms that know one real right-hand side only."""
+    """Algorithms that take one real right-hand side at a time."""
     from .._minimize import minimize
 
     given.need_real_matrix(name)
     found: list[Result] = []
     with progress(verbose, callback) as tell:
-        for y in given.right_sides():
+        for y in np.ascontiguousarray(given.y.T):
             if not y.any():
                 found.append(convex.zero(given.d))
             elif name in convex.PROGRAMS:
@@ -247,7 +245,7 @@ def _one_by_one(
                     minimize(given.A, y, k, solver=algorithm, random_state=rng, callback=tell, max_time=max_time)
                 )
     x = np.stack([result.x for result in found], axis=1)
-    with np.errstate(over="ignore", invalid="ignore"):  # of an x that leaves the range of floats, which is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # if x leaves the range of floats, `signals` refuses it
         residuals = given.residuals(list((given.y - given.A @ x).T[:, np.newaxis]))
     x, ends = given.signals(x), tuple(result.status for result in found)
     return Recovery(

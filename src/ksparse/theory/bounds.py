@@ -36,9 +36,7 @@ def rho(k: ArrayLike, K: ArrayLike, d: ArrayLike | None = None, r: ArrayLike | N
     array([1.  , 0.5 , 0.05])
     """
     k, K, d = check_levels(k, K, d, r)
-    lost = (
-        K if d is None else np.clip(d - k, 0, K)
-    )  # the largest number of non-zeros of x that thresholding can set to zero
+    lost = K if d is None else np.clip(d - k, 0, K)  # the most non-zeros of x that thresholding can set to zero
     kept = k - K + lost
     return np.divide(lost, kept, out=np.zeros(np.broadcast(lost, kept).shape), where=kept > 0)[()]
 

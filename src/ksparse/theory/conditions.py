@@ -104,16 +104,9 @@ class Case:
             yield Condition("smoothness", False, "all rows are zero or have weight zero: there is nothing to learn")
             return
         if not math.isfinite(L):
-            yield Condition(
-                "smoothness",
-                False,
-                "the curvature of this loss has no bound without a radius"
-                + (
-                    ", and a radius does not bound the intercept and the kept columns"
-                    if self.ground.n_kept
-                    else "; give one, not too large"
-                ),
-            )
+            kept = ", and a radius does not bound the intercept and the kept columns"
+            more = kept if self.ground.n_kept else "; give one, not too large"
+            yield Condition("smoothness", False, f"the curvature of this loss has no bound without a radius{more}")
             return
         yield Condition("smoothness", True, f"L at {_level('3k + K', 3 * k + K, self.d)} is {L:.4g}")
         yield Condition(
@@ -158,10 +151,8 @@ class Case:
         else:
             for goal in GOALS:
                 found = [*self._by_ridge(k, K, goal), *self._by_batch(k, K, goal), *self._by_k(k, K, goal)]
-                found = found or [
-                    *self._by_k_and(self._by_ridge, k, K, goal),
-                    *self._by_k_and(self._by_batch, k, K, goal),
-                ]
+                if not found:
+                    found = [*self._by_k_and(self._by_ridge, k, K, goal), *self._by_k_and(self._by_batch, k, K, goal)]
                 if found:
                     yield from (Remedy(changes | output) for changes in found)
                     return
@@ -242,12 +233,11 @@ def best_share(nu: float, L: float, alpha: float) -> float | None:
     return None
 
 
-def sparsities(low: int, high: int, count: int = 40) -> Iterator[int]:
-    """About `count` values of k from low to high, a constant ratio apart, both ends included."""
+def sparsities(low: int, high: int) -> list[int]:
+    """About 40 values of k from low to high, a constant ratio apart, both ends included."""
     if low > high:
-        return
-    seen = sorted({round(low * (high / low) ** (i / count)) for i in range(count + 1)})
-    yield from (k for k in seen if low <= k <= high)
+        return []
+    return sorted({round(low * (high / low) ** (i / 40)) for i in range(41)})
 
 
 def _level(name: str, r: int, d: int) -> str:

@@ -101,7 +101,9 @@ def curvature(
     exact = None if exact is None else check_flag(exact, "exact")
     ground = Landscape.create(A, y, loss=loss, l2=l2, radius=radius, sample_weight=sample_weight)
     r = check_count(r, "r", high=ground.d, high_text="the number of columns")
-    return ground.at(r, batch_size=check_count(batch_size, "batch_size"), exact=exact, random_state=random_state)
+    L = ground.batch_smoothness(r, check_count(batch_size, "batch_size"))
+    full = ground.full_smoothness(r, exact=exact, random_state=random_state)
+    return Curvature(r, L, full, ground.convexity(r, exact=exact, random_state=random_state))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,12 +215,6 @@ class Landscape:
     def full_ceiling(self, r: int) -> float:
         """An upper bound on L'_r, without the search for a lower one."""
         return min(self._high.ceiling(self._level(r))[0], self.smoothness(r))
-
-    def at(self, r: int, *, batch_size: int = 1, exact: bool | None = None, random_state: Any = 0) -> Curvature:
-        settings: dict[str, Any] = {"exact": exact, "random_state": random_state}
-        return Curvature(
-            r, self.batch_smoothness(r, batch_size), self.full_smoothness(r, **settings), self.convexity(r, **settings)
-        )
 
     @property
     def _always(self) -> NDArray[np.int64]:

@@ -205,7 +205,7 @@ def _lasting_step(run: Callable[[Any], Any], solver: Any) -> float:
 
 def certified_k(case: Case, K: int) -> int | None:
     """The smallest k, on a grid that is then refined, that solves the recipe: ν(k) ≤ 8c/(8c−1) at the c of this k."""
-    grid = list(sparsities(K, case.d // 2))  # to keep more than half of the columns is no selection
+    grid = sparsities(K, case.d // 2)  # to keep more than half of the columns is no selection
     at = next((i for i, k in enumerate(grid) if case.allows(k, K, 0.5)), None)
     if at is None:
         return None

@@ -211,11 +211,8 @@ def recipe(L: float, alpha: float, K: int) -> Recipe:
     >>> chosen.eta, chosen.m, chosen.k, round(chosen.beta, 6)
     (0.0625, 60, 720, 0.666667)
     """
-    K, L, alpha = (
-        check_count(K, "K", high=2**53),
-        check_number(L, "L", strict=True),
-        check_number(alpha, "alpha", strict=True),
-    )
+    K = check_count(K, "K", high=2**53)
+    L, alpha = check_number(L, "L", strict=True), check_number(alpha, "alpha", strict=True)
     c = float(condition_number(L, alpha))
     if not 64.0 * c * c * K <= 2.0**53:
         raise ValueError(f"L / alpha = {c:.3g} and K = {K} ask for a k beyond 2^53; a ridge l2 makes L / alpha smaller")

@@ -110,8 +110,7 @@ def noise_amplification(
     else:
         first = np.sqrt(2.0) * _cosamp_stretch(nu, delta) * (delta if printed else 1.0)
         added = np.sqrt(1.0 + delta) * (first + (2.0 if printed else np.sqrt(nu)) / (1.0 - delta))
-    room = np.broadcast_to(1.0 - rate, np.broadcast(rate, added).shape)
-    return np.divide(added, room, out=np.full(room.shape, np.inf), where=room > 0)[()]
+    return np.where(rate < 1.0, added / (1.0 - rate), np.inf)[()]
 
 
 @formula
@@ -253,17 +252,10 @@ def restricted_isometry(
     >>> round(restricted_isometry(A, 3).upper, 12)  # orthonormal columns
     0.0
     """
-    if exact is not None:
-        exact = check_flag(exact, "exact")
-    spectrum = Spectrum.create(A)
-    low, high = spectrum.brackets(r, exact=exact, samples=samples, random_state=random_state)
-    (lower, lower_from), (upper, upper_from) = (
-        max((high_end - 1.0, high_from), (1.0 - low_end, low_from))
-        for low_end, low_from, high_end, high_from in (
-            (low.upper, low.upper_from, high.lower, high.lower_from),
-            (low.lower, low.lower_from, high.upper, high.upper_from),
-        )
-    )
+    exact = None if exact is None else check_flag(exact, "exact")
+    low, high = Spectrum.create(A).brackets(r, exact=exact, samples=samples, random_state=random_state)
+    lower, lower_from = max((high.lower - 1.0, high.lower_from), (1.0 - low.upper, low.upper_from))
+    upper, upper_from = max((high.upper - 1.0, high.upper_from), (1.0 - low.lower, low.lower_from))
     return Isometry(int(r), max(lower, 0.0), max(upper, 0.0), lower_from, upper_from)
 
 

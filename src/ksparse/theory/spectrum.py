@@ -114,10 +114,6 @@ class Spectrum:
             return None
         return np.concatenate([self.rows_times(self.columns(J)) for J in self._column_blocks()], axis=1)
 
-    def gram_columns(self, which: NDArray[np.intp]) -> NDArray[Any]:
-        """Columns of G, without the ridge."""
-        return self.rows_times(self.columns(which)) if self._gram is None else self._gram[:, which]
-
     def block(self, which: NDArray[np.intp]) -> NDArray[Any]:
         """G[which, which]."""
         if self._gram is not None:
@@ -149,7 +145,7 @@ class Spectrum:
         """(low, high, coherence); by Gershgorin low[r−1] ≤ all eigenvalues of all r × r blocks ≤ high[r−1]."""
         low, high, coherence = np.full(self.p, np.inf), np.full(self.p, -np.inf), 0.0
         for J in self._column_blocks():
-            size = np.abs(self.gram_columns(J))
+            size = np.abs(self.rows_times(self.columns(J)) if self._gram is None else self._gram[:, J])
             size[J, np.arange(J.size)] = 0.0
             size.sort(axis=0)
             radius = np.zeros_like(size)

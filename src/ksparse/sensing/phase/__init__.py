@@ -7,8 +7,8 @@ The algorithms themselves are in ``ksparse.sensing`` and ``ksparse.solvers``.
 """
 
 from .experiment import Experiment, make_grid, stream
-from .lab import RESULTS, collect, interruptible, minimum_n, read, run, run_all, tell_mended
-from .ledger import Ledger, locked, read_records, set_aside
+from .lab import RESULTS, cannot_write, collect, interruptible, minimum_n, open_file, read, run, run_all, tell_mended
+from .ledger import Ledger, check_settings, locked, read_records, set_aside
 from .result import Curve, MinimumN, Phase, wilson, write_report
 from .threshold import donoho_tanner
 from .workers import Cluster, Pool, Workers, make_pool, timed
@@ -23,6 +23,8 @@ __all__ = [
     "Phase",
     "Pool",
     "Workers",
+    "cannot_write",
+    "check_settings",
     "collect",
     "donoho_tanner",
     "interruptible",
@@ -30,6 +32,7 @@ __all__ = [
     "make_grid",
     "make_pool",
     "minimum_n",
+    "open_file",
     "read",
     "read_records",
     "run",

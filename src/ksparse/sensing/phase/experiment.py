@@ -26,6 +26,7 @@ from ...solvers import SOLVERS
 from ..ensembles import ENSEMBLES
 from ..recovery import ALGORITHMS, recover
 from ..signals import SIGNALS
+from .ledger import check_settings
 
 OUTCOME = ("K", "n", "trial", "error", "success")  # the fields of a record that follow the settings
 SET_BY_TRIAL = ("random_state", "dtype")  # parameters of ensembles and signals that users cannot choose
@@ -69,10 +70,6 @@ def fill_doc(**texts: str) -> Callable[[Documented], Documented]:
         return documented
 
     return fill
-
-
-class OtherSettings(ValueError):
-    """A record was made with other settings."""
 
 
 class Trial(NamedTuple):
@@ -197,10 +194,7 @@ class Experiment:
 
     def check(self, record: dict[str, Any]) -> None:
         """Raise `OtherSettings` if a record has other settings; only the algorithm and its k may differ."""
-        different = [name for name, here in self.settings.items() if record.get(name) != here and name not in KEY]
-        if different:
-            parts = (f"{name} is {record.get(name)!r} there and {self.settings[name]!r} here" for name in different)
-            raise OtherSettings("; ".join(parts))
+        check_settings({name: here for name, here in self.settings.items() if name not in KEY}, record)
 
 
 @functools.lru_cache(maxsize=2)  # the trials of a cell may share their matrix

@@ -15,8 +15,8 @@ import numpy as np
 from ..._files import disk_is_full
 from ..._text import counter, duration
 from ..._validate import check_count, check_flag
-from .experiment import KEY, OUTCOME, SETTINGS, Experiment, Grid, OtherSettings, fill_doc, make_grid
-from .ledger import Ledger, read_records
+from .experiment import KEY, OUTCOME, SETTINGS, Experiment, Grid, fill_doc, make_grid
+from .ledger import Ledger, OtherSettings, read_records
 from .result import MinimumN, Phase, check_rate, enough, reached
 from .workers import Workers, make_pool, timed
 
@@ -362,14 +362,19 @@ def open_ledger(
         experiments[0].check(other.settings)
     if out is None:
         return Ledger(None, KEY, ("success",))
-    path = Path(out) / RESULTS
+    out = Path(out)
+    return open_file(out / RESULTS, out, KEY, ("success",), experiments[0].check, resume, verbose)
+
+
+def open_file(
+    path: Path, out: Path, key: Sequence[str], keep: Sequence[str], check: Any, resume: bool, verbose: bool
+) -> Ledger:
+    """The ledger of a file below the folder `out`, repaired if it is damaged; an error if `check` refuses a record."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        ledger = Ledger(path, KEY, ("success",), experiments[0].check, fresh=not resume)
+        ledger = Ledger(path, key, keep, check, fresh=not resume)
     except OSError as error:
-        if disk_is_full(error):
-            raise
-        raise ValueError(f"out must be a folder that can be written, got '{out}' ({error.strerror})") from None
+        raise cannot_write(out, error) from None
     except OtherSettings as error:
         raise ValueError(
             f"{path} holds results of other settings: {error}. Give another folder, or the same settings, or "
@@ -379,6 +384,14 @@ def open_ledger(
     return ledger
 
 
+def cannot_write(out: Path, error: OSError) -> Exception:
+    """The error to raise if a folder of results cannot be written."""
+    if disk_is_full(error):
+        return error
+    where = f"{error.filename}: " if error.filename not in (None, str(out)) else ""
+    return ValueError(f"out must be a folder that can be written, got '{out}' ({where}{error.strerror})")
+
+
 def tell_mended(ledger: Ledger, verbose: bool) -> None:
     """Warn about damage in a file that was opened again, and print, if `verbose`, from where it continues."""
     if ledger.damaged and ledger.aside:
@@ -386,7 +399,7 @@ def tell_mended(ledger: Ledger, verbose: bool) -> None:
         warnings.warn(
             f"{ledger.path} is damaged in line {numbers}: a copy is kept as {ledger.aside.name}, the "
             f"{len(ledger.kept):,} good lines are used, and the missing trials are run again",
-            stacklevel=4,
+            stacklevel=5,
         )
     if verbose:
         if ledger.aside and not ledger.damaged:

@@ -218,6 +218,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, Record | None]]:
             yield number, line, from_line(line)
 
 
+class OtherSettings(ValueError):
+    """A record was made with other settings."""
+
+
+def check_settings(settings: Record, record: Record) -> None:
+    """Raise `OtherSettings` if a record was not made with these settings."""
+    other = [(name, record.get(name), here) for name, here in settings.items() if record.get(name) != here]
+    if other:
+        raise OtherSettings("; ".join(f"{name} is {there!r} there and {here!r} here" for name, there, here in other))
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder against other runs, on systems that can; an error if another run has it."""

@@ -124,7 +124,9 @@ class Phase:
         -------
         Curve
         """
-        level = _check_level(level)
+        level = check_number(level, "level", strict=True)
+        if level >= 1:
+            raise ValueError(f"level must be below 1, got {level:g}")
         by = check_choice(by or self.by, "by", ("K", "n"))
         fixed, moving, sign = (self.K, self.n, 1.0) if by == "K" else (self.n, self.K, -1.0)
         values = np.unique(fixed)
@@ -258,13 +260,6 @@ def reached(n: Any, K: int, rate: float, successes: Any, trials: Any) -> Minimum
     """The `MinimumN` of a cell that has the wanted rate."""
     low, high = wilson(successes, trials)
     return MinimumN(int(n), K, rate, int(successes), int(trials), float(low), float(high))
-
-
-def _check_level(value: Any) -> float:
-    value = check_number(value, "level", strict=True)
-    if value >= 1:
-        raise ValueError(f"level must be below 1, got {value:g}")
-    return value
 
 
 def _place(at: float, tried: NDArray[Any], digits: int = 1) -> str:
@@ -408,7 +403,7 @@ def write_report(phases: Sequence[Phase], out: str | Path) -> list[Path]:
         from ..._style import as_bytes, new_axes
         from .figures import SIZE, plot_curves, plot_phase
 
-        pictures = {f"phase-{_file_name(phase.label)}": plot_phase(phase, ax=new_axes(size=SIZE)) for phase in phases}
+        pictures = {f"phase-{file_name(phase.label)}": plot_phase(phase, ax=new_axes(size=SIZE)) for phase in phases}
         if len(phases) > 1:
             pictures["phase"] = plot_curves(phases, ax=new_axes(size=SIZE))
         else:
@@ -433,6 +428,6 @@ def as_csv(phases: Sequence[Phase]) -> str:
     return text.getvalue()
 
 
-def _file_name(label: str) -> str:
+def file_name(label: str) -> str:
     """A label as part of the name of a file."""
     return re.sub(r"[^\w.=-]+", "-", label).strip("-")

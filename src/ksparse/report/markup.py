@@ -1,15 +1,24 @@
-"""Figures of matplotlib as SVG inside a page; their colours come from the style sheet and follow dark mode."""
+"""What the pages of `ksparse.report` and `ksparse.paper` share: their template, and figures as SVG inside a page.
+
+The colours of the figures come from the style sheet and follow dark mode.
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SETTINGS, SKY, YELLOW, as_svg
 from .words import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # the colours that matplotlib writes, and the variables of the style sheet that replace them
 COLOURS = {
@@ -22,6 +31,37 @@ LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
+# --- the template ----------------------------------------------------------------------------------------------------
+def check_tools() -> None:
+    """Raise ImportError if a package that pages need is not installed."""
+    for name in ("matplotlib", "jinja2"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise ImportError(f"figures and page need {name}; pip install 'ksparse[report]' brings it") from None
+
+
+def render(package: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
+    """Fill in the page.html of a package; it may include head.html and contains `styles`, both from this folder."""
+    from markupsafe import Markup
+
+    styles = resources.files(__package__).joinpath("base.css").read_text(encoding="utf-8")
+    environment = _environment(package)
+    environment.filters.update(filters)
+    return environment.get_template("page.html").render(styles=Markup(styles), **values)
+
+
+@lru_cache
+def _environment(package: str) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader
+
+    folders = ChoiceLoader([PackageLoader(package, ""), PackageLoader(__package__, "")])
+    return Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, loader=folders
+    )
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
 class Sketch(NamedTuple):
     """A figure that is not drawn yet: a function that draws it and returns its axes, and texts for the page."""
 
