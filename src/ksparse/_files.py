@@ -63,10 +63,11 @@ def open_locked(path: Path, remedy: str) -> int:
         os.close(file)  # the file was replaced between opening and locking: try again
 
 
-def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
-    """Replace a locked file in one step; returns the descriptor of the new file, and closes that of the old one.
+def replace_locked(path: Path, content: bytes, file: int, remedy: str) -> None:
+    """Replace a locked file in one step; its descriptor is that of the new file afterwards.
 
-    The new file is on the disk, and locked, before anybody can see it.
+    The new file is on the disk, and locked, before anybody can see it.  The descriptor keeps its number, so that an
+    interrupt at any moment leaves its owner with an open file.
     """
     spare = spare_name(path)
     new = open_locked(spare, remedy)
@@ -75,10 +76,11 @@ def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
         write_all(new, content)
         if fcntl is None:  # Windows does not replace a file that is open
             os.close(new)
-            os.close(old)
+            os.close(file)
             os.replace(spare, path)
-            return os.open(path, os.O_RDWR | os.O_APPEND)
-        os.replace(spare, path)
+            new = os.open(path, os.O_RDWR | os.O_APPEND)
+        else:
+            os.replace(spare, path)
     except BaseException as error:
         with suppress(OSError):
             os.close(new)
@@ -87,8 +89,9 @@ def replace_locked(path: Path, content: bytes, old: int, remedy: str) -> int:
             error.filename = error.filename or str(path)  # for a full disk, the error does not name the file
         raise
     sync_folder(path.parent)
-    os.close(old)
-    return new
+    if new != file:
+        os.dup2(new, file)  # which closes the old file; locks belong to what is open, not to its number
+        os.close(new)
 
 
 def lock(file: int, path: Path, remedy: str) -> bool:

@@ -48,6 +48,7 @@ from ksparse import (
     losses,
     minimize,
 )
+from ksparse._files import open_locked, replace_locked
 from ksparse.design import as_design
 from ksparse.engine import checkpoint as module
 from ksparse.problem import Problem
@@ -898,3 +899,16 @@ def test_a_link_is_followed_and_what_is_no_file_is_refused(tmp_path):
         minimize(X, X[:, 0], 1, random_state=0)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").stat().st_size > 0
+
+
+def test_a_replaced_file_keeps_its_descriptor_and_its_lock(tmp_path):
+    """An interrupt between two lines must not leave the owner with a descriptor that is closed."""
+    path = tmp_path / "file"
+    file = open_locked(path, "wait")
+    for content in (b"first", b"second"):
+        replace_locked(path, content, file, "wait")
+        assert path.read_bytes() == content
+        assert os.fstat(file).st_ino == path.stat().st_ino
+        with pytest.raises(ValueError, match="being written by another run"):
+            open_locked(path, "wait")
+    os.close(file)

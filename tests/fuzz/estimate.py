@@ -70,7 +70,7 @@ def fuzz_regressor(rng, watch):
     if offset is not None:
         offset = np.asarray(offset, dtype=float).reshape((n, 1) if y.ndim == 2 else n) / unit
     with np.errstate(all="ignore"):
-        check_model(watch, model, X, y, model.loss, model.coef_.T / unit, np.asarray(model.intercept_) / unit,
+        check_model(watch, model, given, X, y, model.loss, model.coef_.T / unit, np.asarray(model.intercept_) / unit,
                     arguments.get("sample_weight"), offset, model.objective_, model.status_)  # fmt: skip
     check_copies(watch, model, given, arguments, X, lambda m, rows: m.predict(rows))
 
@@ -100,17 +100,17 @@ def fuzz_classifier(rng, watch):
             w = np.where(w > 0, (w / w.max()) / count[index], 0.0)  # classes without weight take no part
     if model.class_weight in (None, "balanced"):
         if model.multi_class_ == "softmax":
-            check_model(watch, model, X, index, "softmax", model.coef_.T, model.intercept_, w, None, model.objective_,
+            check_model(watch, model, given, X, index, "softmax", model.coef_.T, model.intercept_, w, None, model.objective_,
                         model.status_)  # fmt: skip
         elif len(model.coef_) == 1:
-            check_model(watch, model, X, np.where(index == 1, 1.0, -1.0), model.loss, model.coef_[0],
+            check_model(watch, model, given, X, np.where(index == 1, 1.0, -1.0), model.loss, model.coef_[0],
                         model.intercept_[0], w, None, model.objective_, model.status_)  # fmt: skip
     score = "predict_proba" if model.loss == "logistic" else "decision_function"
     check_copies(watch, model, given, arguments, X, lambda m, rows: getattr(m, score)(rows))
 
 
-def check_model(watch, model, X, y, loss, coef, intercept, w, offset, reported, status):
-    single = model.coef_.dtype == np.float32
+def check_model(watch, model, given, X, y, loss, coef, intercept, w, offset, reported, status):
+    single = np.float32 in (model.coef_.dtype, getattr(given, "dtype", None))  # such columns are rounded when scaled
     w = None if w is None else np.asarray(w, dtype=float).ravel()
     scale = model.scale_ if model.standardize else np.ones(X.shape[1])
     coef, intercept = np.asarray(coef, dtype=float), np.asarray(intercept, dtype=float)

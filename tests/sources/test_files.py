@@ -466,6 +466,21 @@ def test_long_fields_are_read(tmp_path):
     assert csv.field_size_limit() == before
 
 
+def test_npz_files_compressed_in_an_unknown_way(tmp_path):
+    """Another number in the place of the compression method, in both headers of every member."""
+    path = tmp_path / "a.npz"
+    np.savez(path, A=np.ones((3, 2)), y=np.ones(3))
+    content = bytearray(path.read_bytes())
+    for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        start = content.find(mark)
+        while start >= 0:
+            content[start + at] = 77
+            start = content.find(mark, start + 1)
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=r"a\.npz cannot be read"):
+        open_files(path)
+
+
 def test_npy_files_with_a_damaged_header(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((3, 2)))
     content = (tmp_path / "a.npy").read_bytes()

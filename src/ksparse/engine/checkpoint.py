@@ -221,7 +221,7 @@ class Checkpoint:
         began = time.perf_counter()
         lines = [json.dumps(self._header).encode(), *(entry.line() for entry in self._entries)]
         lines.append(json.dumps({"sha256": _digest(lines)}).encode())
-        self._file = replace_locked(self.path, b"\n".join(lines) + b"\n", self._file, "give another checkpoint")
+        replace_locked(self.path, b"\n".join(lines) + b"\n", self._file, "give another checkpoint")
         self._written = time.perf_counter()
         self._took = self._written - began
 

@@ -40,7 +40,7 @@ COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 MISSING_FOLDER = "__HIVE_DEFAULT_PARTITION__"  # Hive, Spark, Dask and pyarrow write this name for a missing value
 BROKEN = (
     ValueError, OSError, EOFError, KeyError, TypeError, OverflowError, zlib.error, zipfile.BadZipFile, SyntaxError,
-    tokenize.TokenError,
+    tokenize.TokenError, NotImplementedError,
 )  # fmt: skip
 
 

@@ -159,7 +159,7 @@ class Ledger:
     def _replace(self, lines: Iterable[bytes]) -> None:
         """Replace the file by these lines, in one step."""
         assert self.path is not None
-        self._file = replace_locked(self.path, b"".join(lines), self._file, REMEDY)
+        replace_locked(self.path, b"".join(lines), self._file, REMEDY)
 
 
 def to_line(record: Record) -> bytes:
