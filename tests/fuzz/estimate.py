@@ -100,8 +100,8 @@ def fuzz_classifier(rng, watch):
             w = np.where(w > 0, (w / w.max()) / count[index], 0.0)  # classes without weight take no part
     if model.class_weight in (None, "balanced"):
         if model.multi_class_ == "softmax":
-            check_model(watch, model, given, X, index, "softmax", model.coef_.T, model.intercept_, w, None, model.objective_,
-                        model.status_)  # fmt: skip
+            check_model(watch, model, given, X, index, "softmax", model.coef_.T, model.intercept_, w, None,
+                        model.objective_, model.status_)  # fmt: skip
         elif len(model.coef_) == 1:
             check_model(watch, model, given, X, np.where(index == 1, 1.0, -1.0), model.loss, model.coef_[0],
                         model.intercept_[0], w, None, model.objective_, model.status_)  # fmt: skip
