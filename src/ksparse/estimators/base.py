@@ -6,11 +6,12 @@ This is the only file of the folder that standardises columns and calls the solv
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -24,12 +25,15 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from .. import losses
 from .._minimize import pick_solver, solve
 from .._text import progress
-from .._validate import check_count, check_flag, check_generator, check_number, check_vector, renamed
+from .._validate import check_choice, check_count, check_flag, check_generator, check_number, renamed
 from ..design import Design, Source, Standardized, as_design, standardize
 from ..design.standardized import in_precision
+from ..engine.checkpoint import active
+from ..problem import Problem
 from ..result import History, Result, Status, judged
 from ..solvers.exchange.joint import JointExchange, joint
-from .certificate import Examined, examine
+from ..solvers.exchange.path import EFFORTS, solve_path
+from .certificate import Examined, Minimized, examine, minimized
 from .store import save
 from .summary import ShownModel
 from .tables import (
@@ -46,7 +50,6 @@ from .tables import (
 from .worth import Array, LeaveOutRefits, ManyTargets, OneOutput, Softmax
 
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
-SAME_SCALE = 1e-4  # relative tolerance: float32 columns may have been added up in another order
 
 _bare: ContextVar[bool] = ContextVar("_bare", default=False)
 
@@ -91,17 +94,6 @@ class Learnt(NamedTuple):
     known: Examined
 
 
-class Minimized(NamedTuple):
-    """The problem that a fit solved: A·x against y with at most k non-zeros; `settings` are those of `minimize`."""
-
-    A: Any
-    y: Array
-    x: Array
-    k: int
-    settings: dict[str, Any]
-    data: str  # what A is, in words
-
-
 class KSparseEstimator(ShownModel, BaseEstimator):
     """A linear model with at most k features.  Subclasses list their parameters and prepare the targets."""
 
@@ -115,6 +107,7 @@ class KSparseEstimator(ShownModel, BaseEstimator):
     always_keep: Any
     groups: Any
     solver: Any
+    effort: str
     warm_start: bool
     max_time: float | None
     random_state: Any
@@ -178,12 +171,12 @@ class KSparseEstimator(ShownModel, BaseEstimator):
 
     def _numbered(self, named: Any, d: int) -> Any:
         """A copy for rows without column names; always_keep and groups are looked up in the names that `named` has."""
-        copy = clone(self)
+        other = clone(self)
         if hasattr(named, "feature_names_in_"):
-            copy.groups = group_labels(self.groups, d, named.feature_names_in_)
+            other.groups = group_labels(self.groups, d, named.feature_names_in_)
         if self.always_keep is not None:
-            copy.always_keep = kept_columns(self.always_keep, d, getattr(named, "feature_names_in_", None))
-        return clone(copy)
+            other.always_keep = kept_columns(self.always_keep, d, getattr(named, "feature_names_in_", None))
+        return clone(other)
 
     def _seed(self, shared: bool = False) -> Any:
         """random_state for one run.  A generator that several runs share gives each a number, drawn in their order."""
@@ -234,7 +227,7 @@ class KSparseEstimator(ShownModel, BaseEstimator):
             if jointly:
                 result = joint(design, Y, self.k_, groups=labels, start=first, callback=callback, **settings)
             else:
-                result = solve(
+                result = self._walked(design, Y, settings) or solve(
                     design, Y, self.k_, positive=bool(self.positive), x0=first, callback=callback, random_state=seed,
                     standardize=False, **settings,
                 )  # fmt: skip
@@ -244,6 +237,62 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         coef, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
         result = finite_or_diverged(result, coef, constants)
         return Learnt(result, coef, constants, self._examine(design, Y, weight, offset, loss, result))
+
+    def _walked(self, design: Design, Y: Array, settings: dict[str, Any]) -> Result | None:
+        """One fit by a walk over the sizes up to k, which can take less or more effort than `Exchange`."""
+        if check_choice(self.effort, "effort", EFFORTS) == "default" or not self._may_walk(design):
+            return None
+        names = ("loss", "sample_weight", "offset", "always_keep", "intercept")
+        problem = Problem.create(design, Y, **{name: settings[name] for name in names})
+        results = solve_path(problem, [self.k_], [self.l2_], self.effort)
+        return None if results is None else results[0]
+
+    @renamed("A must", "X must")
+    def _learn_path(
+        self, X: Any, Y: Array, weight: Array | None, offset: Any, ks: Sequence[int], only: int | None
+    ) -> list[tuple[Any, Learnt]] | None:
+        """One copy of this model for every k with its fit, by one walk over all of them; None if that cannot be done.
+
+        What does not depend on k is done once.  With `only`, the features of the other models are not examined.
+        """
+        if not self._may_walk(X) or Y.min() == Y.max():
+            return None
+        d = X.shape[1]
+        kept = self._kept(d)
+        if kept.size == d:
+            raise ValueError("always_keep must leave columns to choose from, got all of them")
+        scaling = self._standardized(X, weight, False) if self.standardize else None
+        design = scaling or as_design(X)
+        copies = []
+        for k in dict.fromkeys(min(int(k), d - kept.size) for k in ks):
+            model = copy.copy(self)
+            model.k, model.k_, model.scale_ = k, k, np.ones(d) if scaling is None else scaling.sizes
+            model.l2_ = model._check_l2(d)
+            copies.append(model)
+        problem = Problem.create(
+            design, Y, loss=self.loss, sample_weight=weight, offset=offset, always_keep=kept,
+            intercept=bool(self.fit_intercept),
+        )  # fmt: skip
+        sizes, ridges = [model.k_ for model in copies], [model.l2_ for model in copies]
+        results = solve_path(problem, sizes, ridges, self.effort)
+        if results is None:
+            return None
+        pairs = []
+        for model, result in zip(copies, results, strict=True):
+            w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
+            coef, constants = w[np.newaxis], np.array([b])
+            result = finite_or_diverged(result, coef, constants)
+            with coefficients_only() if only not in (None, model.k_) else contextlib.nullcontext():
+                known = model._examine(design, Y, weight, offset, self.loss, result)
+            pairs.append((model, Learnt(result, coef, constants, known)))
+        return pairs
+
+    def _may_walk(self, X: Any) -> bool:
+        """Whether the settings allow a walk over all sizes, which has no stages to show, to interrupt or to keep."""
+        check_choice(self.effort, "effort", EFFORTS)
+        auto = isinstance(self.solver, str) and self.solver == "auto" and self.groups is None and not self.positive
+        silent = self.callback is None and not self.verbose and self.max_time is None and active.get() is None
+        return auto and silent and not isinstance(X, Source)
 
     def _standardized(self, X: Any, weight: Array | None, by_rows: bool) -> Standardized:
         """X with standardised columns; an entry that is not finite is reported with its column."""
@@ -288,12 +337,15 @@ class KSparseEstimator(ShownModel, BaseEstimator):
             )
         )
 
-    def _note(self, fits: list[Learnt], X: Any) -> None:
-        """Set the attributes of a fitted model, with one row of coefficients per output; warn of unfinished fits."""
+    def _note(self, fits: list[Learnt], X: Any, level: int = 4) -> None:
+        """Set the attributes of a fitted model, with one row of coefficients per output; warn of unfinished fits.
+
+        The warning points at the line that called `fit`, so many calls above.
+        """
         results = [fit.result for fit in fits]
         for result in results:
             if result.status in UNFINISHED:
-                warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=4)  # at the line that called fit
+                warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=level)
         self.n_rows_ = X.shape[0]
         self.coef_ = in_precision(np.concatenate([fit.coef for fit in fits]), X.dtype)
         self.intercept_ = in_precision(np.concatenate([fit.intercept for fit in fits]), X.dtype)
@@ -368,39 +420,7 @@ class KSparseEstimator(ShownModel, BaseEstimator):
 
     def _minimized(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Minimized:
         """The problem that the fit solved, for `theory.certificate`, from the rows that the model was fitted on."""
-        check_is_fitted(self)
-        if not hasattr(self, "l2_"):
-            raise ValueError(
-                "fit must be a model that was fitted here: one read from a file lacks its ridge and scaling"
-            )
-        if self.groups is not None or self.positive:
-            what = "groups" if self.groups is not None else "positive=True"
-            raise ValueError(f"fit must be a model without {what}: the theorem is about plain hard thresholding")
-        X, y = self._check_pairs(X, y, reset=False)
-        if isinstance(X, Source):
-            raise ValueError("A must be an array or a sparse matrix, got a source; its load() gives one")
-        y, weight, size = self._one_output(y, check_weights(sample_weight, X))
-        intercept = bool(self.fit_intercept)
-        scaling = standardize(as_design(X), weight, intercept) if self.standardize else None
-        sizes = np.ones(X.shape[1]) if scaling is None else scaling.sizes
-        other = np.flatnonzero(~np.isclose(sizes, self.scale_, rtol=SAME_SCALE, atol=0.0))
-        if self.n_rows_ != X.shape[0] or other.size:
-            raise ValueError(
-                f"A must hold the rows that the model was fitted on ({self.n_rows_}, with the same sample_weight), got "
-                + (f"{X.shape[0]} rows" if self.n_rows_ != X.shape[0] else f"another deviation in column {other[0]}")
-            )
-        w, b = np.ravel(self.coef_).astype(np.float64) / size, float(np.ravel(self.intercept_)[0]) / size
-        shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
-        settings = {
-            "loss": self.loss, "l2": self.l2_, "always_keep": self._kept(X.shape[1]), "intercept": intercept,
-            "sample_weight": weight, "offset": shift,
-        }  # fmt: skip
-        if scaling is None:
-            return Minimized(X, y, w, self.k_, settings, "X as it was given")
-        centred = "centred and " if scaling.centre.any() else ""
-        unit = "standard deviations" if intercept else "root mean squares"
-        data = f"X with its columns {centred}divided by their {unit}"
-        return Minimized(scaling.load(), y, scaling.to_scaled(w, b)[0], self.k_, settings, data)
+        return minimized(self, X, y, sample_weight, offset)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")  # a fit that failed may have set feature_names_in_ and n_features_in_

@@ -1,4 +1,5 @@
-"""What is certain about a fit (`FitCertificate`), and what each of its features is worth (`examine`)."""
+"""What is certain about a fit (`FitCertificate`), what each of its features is worth (`examine`), and which problem it
+solved (`minimized`)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from .._text import data_frame, html_lines, jsonable
+from .._validate import check_vector
+from ..design import Source, as_design, standardize
 from ..result import Result
+from .tables import check_weights
 from .worth import MAX_ROWS, Array, Groups, LeaveOutRefits, Mask
 
+SAME_SCALE = 1e-4  # relative tolerance: float32 columns may have been added up in another order
 CONVERGED = 1e-6  # relative to the objective: a smaller predicted decrease counts as none
 SINGULAR = 1e-12  # added to the scaled Hessian: what rounding leaves where columns are combinations of others
 
@@ -186,3 +192,50 @@ def _certify(result: Result, exact: bool, parts: list[SecondOrder], rises: Array
         verdict, exact, fall, min(part.alpha for part in parts), max(part.L for part in parts),
         float(rises.min()) if rises.size else 0.0, result.objective,
     )  # fmt: skip
+
+
+# --- for ksparse.theory ----------------------------------------------------------------------------------------------
+class Minimized(NamedTuple):
+    """The problem that a fit solved: A·x against y with at most k non-zeros; `settings` are those of `minimize`."""
+
+    A: Any
+    y: Array
+    x: Array
+    k: int
+    settings: dict[str, Any]
+    data: str  # what A is, in words
+
+
+def minimized(model: Any, X: Any, y: Any, sample_weight: Any, offset: Any) -> Minimized:
+    """The problem that the fit solved, for `theory.certificate`, from the rows that the model was fitted on."""
+    check_is_fitted(model)
+    if not hasattr(model, "l2_"):
+        raise ValueError("fit must be a model that was fitted here: one read from a file lacks its ridge and scaling")
+    if model.groups is not None or model.positive:
+        what = "groups" if model.groups is not None else "positive=True"
+        raise ValueError(f"fit must be a model without {what}: the theorem is about plain hard thresholding")
+    X, y = model._check_pairs(X, y, reset=False)
+    if isinstance(X, Source):
+        raise ValueError("A must be an array or a sparse matrix, got a source; its load() gives one")
+    y, weight, size = model._one_output(y, check_weights(sample_weight, X))
+    intercept = bool(model.fit_intercept)
+    scaling = standardize(as_design(X), weight, intercept) if model.standardize else None
+    sizes = np.ones(X.shape[1]) if scaling is None else scaling.sizes
+    other = np.flatnonzero(~np.isclose(sizes, model.scale_, rtol=SAME_SCALE, atol=0.0))
+    if model.n_rows_ != X.shape[0] or other.size:
+        raise ValueError(
+            f"A must hold the rows that the model was fitted on ({model.n_rows_}, with the same sample_weight), got "
+            + (f"{X.shape[0]} rows" if model.n_rows_ != X.shape[0] else f"another deviation in column {other[0]}")
+        )
+    w, b = np.ravel(model.coef_).astype(np.float64) / size, float(np.ravel(model.intercept_)[0]) / size
+    shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
+    settings = {
+        "loss": model.loss, "l2": model.l2_, "always_keep": model._kept(X.shape[1]), "intercept": intercept,
+        "sample_weight": weight, "offset": shift,
+    }  # fmt: skip
+    if scaling is None:
+        return Minimized(X, y, w, model.k_, settings, "X as it was given")
+    centred = "centred and " if scaling.centre.any() else ""
+    unit = "standard deviations" if intercept else "root mean squares"
+    data = f"X with its columns {centred}divided by their {unit}"
+    return Minimized(scaling.load(), y, scaling.to_scaled(w, b)[0], model.k_, settings, data)

@@ -69,7 +69,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         losses than the logistic one, for positive=True and for other solvers than `JointExchange`.
     class_weight : "balanced" or dict {class: weight}, default=None
         Weights of the classes; "balanced" makes them inversely proportional to the number of rows of each class.
-    {solver} {warm_start} {max_time} {random_state} {n_jobs} {reservoir} {verbose} {callback}
+    {solver} {effort} {warm_start} {max_time} {random_state} {n_jobs} {reservoir} {verbose} {callback}
 
     Attributes
     ----------
@@ -132,6 +132,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         multi_class: str = "auto",
         class_weight: Any = None,
         solver: Any = "auto",
+        effort: str = "default",
         warm_start: bool = False,
         max_time: float | None = None,
         random_state: Any = None,
@@ -143,8 +144,8 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         super().__init__(
             k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
             always_keep=always_keep, groups=groups, multi_class=multi_class, class_weight=class_weight, solver=solver,
-            warm_start=warm_start, max_time=max_time, random_state=random_state, n_jobs=n_jobs, reservoir=reservoir,
-            verbose=verbose, callback=callback,
+            effort=effort, warm_start=warm_start, max_time=max_time, random_state=random_state, n_jobs=n_jobs,
+            reservoir=reservoir, verbose=verbose, callback=callback,
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
@@ -221,6 +222,24 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         X, y = check_rows(self, X, y, order="C", **settings)
         check_labels(y)
         return X, y
+
+    def _fit_path(self, X: Any, y: Any, ks: Any, sample_weight: Any = None, *, only: int | None = None) -> Any:
+        """One fitted model for every k, by one walk over all of them; None if only fits one by one can do it.
+
+        With `only`, what each feature is worth is computed for that k alone.
+        """
+        X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
+        classes, index = np.unique(y, return_inverse=True)
+        if classes.size != 2 or self._way(2) is not None:
+            return None
+        weight = check_weights(sample_weight, X)
+        self._begin(len(index), weight)
+        weight = self._class_weights(classes, index, weight)
+        pairs = self._learn_path(X, np.where(index == 1, 1.0, -1.0), weight, None, ks, only)
+        for model, fit in pairs or ():
+            model._note([fit], X)
+            model.classes_, model.multi_class_ = classes, None
+        return None if pairs is None else [model for model, _ in pairs]
 
     def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Array | None) -> Any:
         """Fit on rows with class numbers `index`."""

@@ -19,7 +19,7 @@ from .._text import data_frame, html_table
 from ..design import Source
 from .base import coefficients_only
 from .classifier import KSparseClassifier, has_probabilities
-from .path import check_ks, k_path, mean_loss
+from .path import check_ks, k_path, mean_losses
 from .regressor import KSparseRegressor, has_several_targets, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
 from .tables import Selected, check_labels, check_rows, check_weights, count_choices
@@ -102,7 +102,10 @@ class _KSparseCV(Shown, BaseEstimator):
         self.ks_, self.scores_, self.mean_score_, self.standard_error_ = ks, scores, mean, spread
         self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
         extra = {} if weight is None else {"sample_weight": weight}
-        self.estimator_ = clone(template).set_params(k=int(ks[chosen])).fit(frame, y, **extra)
+        k = int(ks[chosen])
+        path = clone(template)._fit_path(frame, y, ks, **extra, only=k)
+        found = [model for model in path or () if model.k_ == k]
+        self.estimator_ = found[0] if found else clone(template).set_params(k=k).fit(frame, y, **extra)
         for name in SHARED:
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -141,7 +144,7 @@ class _KSparseCV(Shown, BaseEstimator):
             scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
             return [float(scorer(model, held, y[test])) for model in path.models]
         share = None if weight is None else weight[test]
-        return [-mean_loss(model, held, y[test], share) for model in path.models]
+        return list(-mean_losses(path.models, held, y[test], share))
 
     def _chosen(self) -> Any:
         """The fitted model with the chosen k."""

@@ -17,10 +17,11 @@ from .._validate import ArgumentError, as_array, check_counts
 from ..design import Source
 from ..losses import evaluate_rows
 from ..sources import as_source
+from .base import times
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 from .summary import draw_path, image, plot_method
-from .tables import check_weights, count_choices
+from .tables import check_rows, check_weights, count_choices
 
 CRITERIA = ("aic", "bic", "ebic")
 LARGEST = 20  # the largest k by default
@@ -137,17 +138,12 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     weight = check_weights(fit_params.get("sample_weight"), X)
     if weight is not None:
         fit_params = {**fit_params, "sample_weight": weight}
-    model: Any = clone(template).set_params(warm_start=True)
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
     d = count_choices(template.groups, shape[1], names)
-    models: list[Any] = []
-    for k in check_ks(ks, d):
-        model.set_params(k=int(k)).fit(X, y, **fit_params)
-        if models and models[-1].k_ == model.k_:  # no more columns than the kept ones are left
-            break
-        models.append(_snapshot(model, template))
+    sizes = check_ks(ks, d)
+    models = clone(template)._fit_path(X, y, sizes, **fit_params) or _fit_each(template, X, y, sizes, fit_params)
     kept = np.array([fitted.k_ for fitted in models])
-    loss = np.array([mean_loss(fitted, X, y, **fit_params) for fitted in models])
+    loss = mean_losses(models, X, y, **fit_params)
     n = shape[0] if weight is None else float(weight.sum())
     used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
     targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
@@ -158,6 +154,18 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     aic, bic = fit + 2.0 * used, fit + np.log(n) * used
     objective = np.array([fitted.objective_ for fitted in models])
     return Path(kept, models, objective, loss, aic, bic, bic + 2.0 * choices)
+
+
+def _fit_each(template: Any, X: Any, y: Any, sizes: NDArray[np.int64], fit_params: dict[str, Any]) -> list[Any]:
+    """One fit for every k, each started from the one before."""
+    model: Any = clone(template).set_params(warm_start=True)
+    models: list[Any] = []
+    for k in sizes:
+        model.set_params(k=int(k)).fit(X, y, **fit_params)
+        if models and models[-1].k_ == model.k_:  # no more columns than the kept ones are left
+            break
+        models.append(_snapshot(model, template))
+    return models
 
 
 def check_template(estimator: Any) -> Any:
@@ -202,6 +210,29 @@ def _snapshot(model: Any, template: Any) -> Any:
     copy = clone(template).set_params(k=model.k)
     copy.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})
     return copy
+
+
+def mean_losses(models: list[Any], X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> Any:
+    """The mean loss of every model over rows; the rows are read once if the models have one output each."""
+    first = models[0]
+    if isinstance(X, Source) or first._kind() is not None or any(np.size(model.intercept_) > 1 for model in models):
+        return np.array([mean_loss(model, X, y, sample_weight, offset) for model in models])
+    X, coef = check_rows(first, X, reset=False), np.concatenate([np.atleast_2d(model.coef_) for model in models])
+    used = np.flatnonzero(coef.any(axis=0))
+    scores = times(np.ascontiguousarray(coef[:, used].T), X[:, used]) + [
+        float(np.ravel(m.intercept_)[0]) for m in models
+    ]
+    y, loss = np.asarray(y), losses.resolve(first.loss)
+    n, [target] = len(scores), first._targets(y.ravel() if y.ndim == 2 else y)
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if offset is not None:
+        scores = scores + np.asarray(offset, dtype=np.float64).reshape(n, 1)
+    work, found = (np.empty(n), np.empty(n)), []
+    for score, model in zip(scores.T, models, strict=True):
+        unit = getattr(model, "unit_", 1.0)
+        score = np.ascontiguousarray(score, dtype=np.float64) / unit
+        found.append(evaluate_rows(loss, score, target / unit, weight, *work))
+    return np.array(found) / float(weight.sum())
 
 
 def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> float:

@@ -117,6 +117,10 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         group by itself.
     solver : "auto", str or solver, default="auto"
         "auto" is `Exchange`, or `PGD` with positive=True; for groups and several outputs `JointExchange`.
+    effort : {"fast", "default", "best"}, default="default"
+        How long `solver="auto"` searches.  "fast": one walk over the numbers of features up to k, with exchanges at
+        each.  "best": then many perturbations of the chosen features, each searched again; slower, and better where
+        features are strongly correlated.  It is for one output without groups; others are searched as by default.
     warm_start : bool, default=False
         Whether to start from the last fit (in `partial_fit`, too).
     max_time : float, default=None
@@ -214,6 +218,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         always_keep: ArrayLike | None = None,
         groups: Any = None,
         solver: Any = "auto",
+        effort: str = "default",
         warm_start: bool = False,
         max_time: float | None = None,
         random_state: Any = None,
@@ -224,8 +229,9 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     ) -> None:
         super().__init__(
             k=k, loss=loss, fit_intercept=fit_intercept, standardize=standardize, l2=l2, positive=positive,
-            always_keep=always_keep, groups=groups, solver=solver, warm_start=warm_start, max_time=max_time,
-            random_state=random_state, n_jobs=n_jobs, reservoir=reservoir, verbose=verbose, callback=callback,
+            always_keep=always_keep, groups=groups, solver=solver, effort=effort, warm_start=warm_start,
+            max_time=max_time, random_state=random_state, n_jobs=n_jobs, reservoir=reservoir, verbose=verbose,
+            callback=callback,
         )  # fmt: skip
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> Any:
@@ -299,6 +305,40 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         losses.check_target(loss, y)
         return X, y
 
+    def _fit_path(
+        self, X: Any, y: Any, ks: Any, sample_weight: Any = None, offset: Any = None, *, only: int | None = None
+    ) -> Any:
+        """One fitted model for every k, by one walk over all of them; None if only fits one by one can do it.
+
+        With `only`, what each feature is worth is computed for that k alone.
+        """
+        X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
+        if y.ndim == 2:
+            return None
+        weight = check_weights(sample_weight, X)
+        self._begin(len(y), weight)
+        target, shift, centre, size = self._in_units(y, weight, offset)
+        pairs = self._learn_path(X, target, weight, shift, ks, only)
+        return None if pairs is None else [model._take(fit, X, centre, size) for model, fit in pairs]
+
+    def _in_units(self, y: Array, weight: Array | None, offset: Any) -> tuple[Array, Any, float, float]:
+        """The targets and offsets in the units of the fit, and those units: centre and size."""
+        centre, size = self._unit(y, weight)
+        centre = centre if self.fit_intercept else 0.0
+        with np.errstate(over="ignore"):  # targets and offsets that become infinite are refused
+            shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
+            return (y - centre) / size, shift, centre, size
+
+    def _take(self, fit: Any, X: Any, centre: float, size: float) -> Any:
+        """Set the attributes of a model with one target."""
+        with np.errstate(over="ignore"):
+            coef, constant = size * fit.coef, size * fit.intercept + centre
+        result = finite_or_diverged(fit.result, coef, constant)
+        self._note([fit._replace(coef=coef, intercept=constant, result=result)], X, 5)
+        self.unit_, self.intercept_, self.worth_ = size, float(constant[0]), self.worth_[0]
+        self.coef_ = in_precision(np.append(coef, constant), X.dtype)[:-1]
+        return self
+
     def _fit(self, X: Any, y: Array, weight: Array | None, offset: Any) -> Any:
         self._begin(len(y), weight)
         start, centre, size = None, *self._unit(y, weight)
@@ -310,19 +350,9 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
             self._check_joint("several targets", "or fit the targets one by one")
             self._note([self._learn(X, y, weight, offset, self.loss, start)], X)
             return self
-        centre = centre if self.fit_intercept else 0.0
-        with np.errstate(over="ignore"):  # targets and offsets that become infinite are refused
-            shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
-            target = (y - centre) / size
+        target, shift, centre, size = self._in_units(y, weight, offset)
         [fit] = self._learn_each(X, [target], weight, shift, [start])
-        with np.errstate(over="ignore"):
-            coef, constant = size * fit.coef, size * fit.intercept + centre
-        self._note(
-            [fit._replace(coef=coef, intercept=constant, result=finite_or_diverged(fit.result, coef, constant))], X
-        )
-        self.unit_, self.intercept_, self.worth_ = size, float(constant[0]), self.worth_[0]
-        self.coef_ = in_precision(np.append(coef, constant), X.dtype)[:-1]
-        return self
+        return self._take(fit, X, centre, size)
 
     def _unit(self, y: Array, weight: Array | None) -> tuple[float, float]:
         """The centre and the spread of the targets for Huber's loss, whose threshold is in units of that spread."""

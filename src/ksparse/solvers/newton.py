@@ -119,6 +119,11 @@ class Refitter:
         """The variance of every column (without an intercept its mean square); zero for constant columns."""
         return self._moments[1]
 
+    @property
+    def centre(self) -> Array:
+        """The mean of every column (zero without an intercept)."""
+        return self._moments[0]
+
     @functools.cached_property
     def _moments(self) -> tuple[Array, Array]:
         """The mean of every column (zero without an intercept) and its variance."""
@@ -133,7 +138,7 @@ class Refitter:
             return fit.seen
         problem = self.problem
         if self.quadratic:
-            g = self._first_gradient + fit.x @ self.products(fit.columns)
+            g = self.first_gradient + fit.x @ self.products(fit.columns)
             own = self.spread + problem.l2
         else:
             self.passes += 1
@@ -147,7 +152,7 @@ class Refitter:
 
     @functools.cached_property
     @np.errstate(over="ignore", invalid="ignore")
-    def _first_gradient(self) -> Array:
+    def first_gradient(self) -> Array:
         """∇F of the squared loss at the model that is the intercept alone."""
         self.passes += 1
         problem = self.problem
@@ -218,12 +223,17 @@ class Refitter:
         return (at, 1.0) if at.size < MOST * curvature.size else (None, 1.0)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def gram(self, columns: NDArray[np.int64], curvature: Array, some: bool = False) -> Array:
-        """The mean of curvature·bbᵀ over the rows that matter (or `some` of them), centred if there is an intercept."""
+    def hessian(self, columns: NDArray[np.int64], curvature: Array, some: bool = False) -> Hessian:
+        """The mean of curvature·bbᵀ over the rows that matter (or `some` of them), centred if there is an intercept;
+        the centre; the mean curvature."""
         if self._thin:
-            return self._thin_gram(columns, curvature)[0]
+            return self._thin_gram(columns, curvature)
         at, each = self.heavy(curvature, some)
-        return self._gram(lambda rows: self._store.take(columns, rows), at, each, curvature, columns.size)[0]
+        return self._gram(lambda rows: self._store.take(columns, rows), at, each, curvature, columns.size)
+
+    def gram(self, columns: NDArray[np.int64], curvature: Array, some: bool = False) -> Array:
+        """The matrix of `hessian` alone."""
+        return self.hessian(columns, curvature, some)[0]
 
     def _thin_gram(self, columns: NDArray[np.int64], curvature: Array) -> Hessian:
         """The Hessian from rows with few entries: the mean of h·bbᵀ over all rows, its centre, the mean of h = φ''."""
@@ -293,11 +303,13 @@ class Refitter:
         tol: float = 1e-10,
         hopeless: float = math.inf,
         polish: bool = False,
+        nearby: Hessian | None = None,
     ) -> Fit:
         """Minimise F over some columns from the best of `starts`.
 
         Gives up where the quadratic model says that F will stay above `hopeless`.  With `polish` all rows enter the
-        Hessian, and steps go on where the change of F is below its rounding.
+        Hessian, and steps go on where the change of F is below its rounding.  A Hessian from `nearby` serves the first
+        step.
         """
         problem, block = self.problem, self.block(columns)
         n, l2 = problem.n, problem.l2
@@ -318,7 +330,8 @@ class Refitter:
         objective, derivative, curvature, x, constant, z = min(finite, key=lambda point: point[0])
         least = 1e-3 * DAMPING if polish else DAMPING
         share = least if polish or self.quadratic else max(least, 0.1 * self.damping)
-        blind, fresh, last = 0, False, math.inf
+        blind, fresh, last = 0, nearby is not None, math.inf
+        hessian: Any = nearby
         for step in range(steps):
             self.check()
             gradient = block @ derivative / n + l2 * x
@@ -326,10 +339,9 @@ class Refitter:
             if not fresh:
                 hessian = self._hessian(columns, block, curvature, polish)
             dx, shift, predicted = self._direction(columns, gradient, pull, hessian, least)
-            if (
-                predicted <= tol * abs(objective) or objective - predicted > hopeless
-            ):  # at the bottom, or too far from it
-                break
+            doubt = 2.0 if step == 0 and fresh else 1.0  # a Hessian from elsewhere may predict too little
+            if doubt * predicted <= tol * abs(objective) or objective - doubt * predicted > hopeless:
+                break  # at the bottom, or too far from it
             if polish and predicted <= 1e-7 * abs(objective) and predicted > 0.05 * last:
                 break  # no longer Newton's pace: something runs away, and may
             last, moved = predicted, None
@@ -345,6 +357,9 @@ class Refitter:
                     if trial[0] > objective * (1.0 + 1e-13) or blind > 4:
                         break
                     moved = trial
+                elif step == 0 and fresh:  # the Hessian from elsewhere does not serve
+                    hessian, fresh = self._hessian(columns, block, curvature, polish), False
+                    dx, shift, predicted = self._direction(columns, gradient, pull, hessian, share)
                 elif self.quadratic or share >= MOST_DAMPING:  # a quadratic is not damped
                     break
                 else:
@@ -374,7 +389,7 @@ class Refitter:
         curvature the part `free` is not damping.
         """
         matrix, centre, weight = hessian
-        mean = self._moments[0][columns]
+        mean = self.centre[columns]
         gradient, centre = gradient - pull * mean, centre - mean
         free, stiff = 1.0, weight
         if not self.quadratic:

@@ -270,7 +270,7 @@ class ExchangeRun(SearchRun):
         g, own = refitter.gradient(fit)
         usable = (refitter.spread > 0.0) & (own > 0.0)
         if exact and fit.columns.size > self.kept:
-            worth = self._exact_worth(fit, g, own, usable)
+            worth = exact_worth(self.refitter, fit, g, own, usable)
         else:
             worth = np.where(usable, g * g / np.where(usable, own, 1.0), -1.0)
         worth[fit.columns] = np.inf
@@ -293,36 +293,6 @@ class ExchangeRun(SearchRun):
         enter_all(P, u, row, np.flatnonzero(np.isin(columns, fit.columns)), inside, own_here)
         return Model(columns, P, u, row, inside, fixed, own_here, G, b)
 
-    def _exact_worth(self, fit: Fit, g: Array, own: Array, usable: NDArray[np.bool_]) -> Array:
-        """What the best exchange for each column is worth, all columns against all chosen ones."""
-        refitter, S = self.refitter, fit.columns
-        if refitter.quadratic:
-            B = refitter.products(S)
-        else:
-            at, _ = refitter.heavy(fit.curvature)
-            if at is not None and 2 * at.size < fit.curvature.size:  # else copying these rows costs more than it saves
-                B = refitter.cross(refitter.block(S, at), fit.curvature[at], at)
-            else:
-                B = refitter.cross(refitter.block(S), fit.curvature)
-        G = B[:, S].copy()
-        np.fill_diagonal(G, own[S] + 1e-12 * refitter.spread[S])
-        inverse = np.linalg.pinv(G, hermitian=True)
-        v = fit.x - inverse @ g[S]
-        cross = inverse @ B
-        u = -g - (v - fit.x) @ B
-        rest = own - np.einsum("ij,ij->j", cross, B)
-        usable = usable & (rest > FLAT * own)
-        rest = np.where(usable, rest, 1.0)
-        best = np.full(g.size, -np.inf)
-        spread = inverse.diagonal()
-        for s in range(self.kept, S.size):
-            e = 1.0 / max(spread[s], 1e-14 * spread.max())
-            gain = u + cross[s] * (v[s] * e)
-            gain *= gain
-            gain /= rest + cross[s] ** 2 * e
-            np.maximum(best, gain - v[s] * v[s] * e, out=best)
-        return np.where(usable, best, -1.0)
-
     # --- helpers --------------------------------------------------------------------------------------------
     def _with_kept(self, columns: NDArray[Any]) -> NDArray[np.int64]:
         kept = self.problem.kept
@@ -334,3 +304,34 @@ class ExchangeRun(SearchRun):
         entered = np.setdiff1d(self.slots.column[self.problem.n_kept :], old).size
         passes, self.told = self.refitter.passes - self.told, self.refitter.passes
         return Record(fit.objective, passes * self.problem.n, entered, 0.0, math.nan, abs(fit.objective - before))
+
+
+def exact_worth(refitter: Refitter, fit: Fit, g: Array, own: Array, usable: NDArray[np.bool_]) -> Array:
+    """What the best exchange for each column is worth, all columns against all chosen ones."""
+    S, kept = fit.columns, refitter.problem.kept.size
+    if refitter.quadratic:
+        B = refitter.products(S)
+    else:
+        at, _ = refitter.heavy(fit.curvature)
+        if at is not None and 2 * at.size < fit.curvature.size:  # else copying these rows costs more than it saves
+            B = refitter.cross(refitter.block(S, at), fit.curvature[at], at)
+        else:
+            B = refitter.cross(refitter.block(S), fit.curvature)
+    G = B[:, S].copy()
+    np.fill_diagonal(G, own[S] + 1e-12 * refitter.spread[S])
+    inverse = np.linalg.pinv(G, hermitian=True)
+    v = fit.x - inverse @ g[S]
+    cross = inverse @ B
+    u = -g - (v - fit.x) @ B
+    rest = own - np.einsum("ij,ij->j", cross, B)
+    usable = usable & (rest > FLAT * own)
+    rest = np.where(usable, rest, 1.0)
+    best = np.full(g.size, -np.inf)
+    spread = inverse.diagonal()
+    for s in range(kept, S.size):
+        e = 1.0 / max(spread[s], 1e-14 * spread.max())
+        gain = u + cross[s] * (v[s] * e)
+        gain *= gain
+        gain /= rest + cross[s] ** 2 * e
+        np.maximum(best, gain - v[s] * v[s] * e, out=best)
+    return np.where(usable, best, -1.0)

@@ -1,0 +1,248 @@
+"""Losses that are not squares, for every number of columns at once: a walk over the sizes, guided by quadratic models.
+
+At the best fit of a size F is modelled on a working set of columns.  In the model a column enters or leaves and others
+are exchanged, exactly; a Newton refit tells what that is worth.  One model per size serves the steps up and down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...problem import Problem
+from ..newton import Fit, Hessian, Refitter, Starts
+from .exchange import exact_worth
+from .pivots import FLAT, Array, Columns, Tableau, load, new_tableau, perturb_model, step_in_model
+from .squared import BEYOND, Stop
+
+GAIN = 1e-6  # an exchange is tried if the model predicts a decrease by this share of F, and kept if F falls by it
+AT_ONCE = (8, 2)  # exchanges in a model before F is computed
+SINGLES = 4  # best exchanges of one column, tried one by one
+STEPS, LOOSE = 8, 1e-3  # Newton steps of a trial, and the share of F that may be left to gain at its end
+TRIALS = 6  # models at one size, each after a fit that was better
+TURNS = 6  # changes of direction of a walk
+WORKING = 80  # columns beside the support in a model
+PERTURBED = {"fast": (0, 0), "default": (10, 2), "best": (100, 10)}  # in a model, and how many of them are tried on F
+
+
+class LocalModel(NamedTuple):
+    """The quadratic model at a fit: on these columns, with those of the fit in."""
+
+    columns: Columns
+    tableau: Tableau
+    G: Array
+    centre: Array  # of the columns, weighted by the curvature of the rows
+    weight: float  # the mean curvature
+
+    def on(self, columns: Columns) -> Hessian:
+        """The Hessian on some of its columns."""
+        at = np.searchsorted(self.columns, columns)
+        return self.G[np.ix_(at, at)], self.centre[at], self.weight
+
+    def copy(self) -> Tableau:
+        """A tableau to try things on."""
+        names = ("held", "columns", "T", "Q", "v", "D", "u")
+        return self.tableau._replace(**{name: getattr(self.tableau, name).copy() for name in names})
+
+
+class Candidate(NamedTuple):
+    """Columns to try, and the coefficients that the model expects."""
+
+    columns: Columns
+    x: Array
+    decrease: float  # that the model predicts
+
+
+class SmoothPath:
+    """The best fits of all sizes that were found."""
+
+    def __init__(self, problem: Problem, check: Callable[[], None], largest: int, effort: str = "default") -> None:
+        self.problem, self.check, self.kept, self.effort = problem, check, problem.kept.size, effort
+        self.largest = min(largest + max(2, round(BEYOND * largest)), problem.d - self.kept)
+        self.refitter = Refitter(problem, check, min(problem.d, 2 * WORKING + 2 * self.largest))
+        self.best: dict[int, Fit] = {0: self.refitter.empty_fit()}
+        self.models: dict[int, LocalModel] = {}
+        self.up, self.down = {0}, set[int]()
+        self.failed: set[bytes] = set()  # supports that were tried and were not better
+        self.rng = np.random.default_rng(0)
+
+    # --- the walk ------------------------------------------------------------------------------------------------
+    def walk(self) -> None:
+        """Step up and down from the best fit of every size, until nothing is new."""
+        for turn in range(TURNS):
+            upwards = turn % 2 == 0
+            fresh = self.up if upwards else self.down
+            if not fresh:
+                break
+            for k in range(self.largest) if upwards else range(self.largest, 1, -1):
+                if k in fresh:
+                    fresh.discard(k)
+                    self._step(k, k + 1 if upwards else k - 1)
+
+    def _step(self, k: int, to: int) -> None:
+        """From the best fit of k columns to a fit of one more or fewer, exchanged until nothing is gained."""
+        self.check()
+        fit, model, known = self.best[k], self._model(k), self.best.get(to)
+        for most in (AT_ONCE[0], 0):
+            trial = self._in_model(model, to, most, GAIN * abs(fit.objective))
+            if trial is None:
+                self.largest = min(self.largest, k) if to > k else self.largest
+                return
+            if known is not None and np.array_equal(np.sort(trial.columns), np.sort(known.columns)):
+                return
+            found = self._refit(fit, model, trial)
+            if known is None or found.objective < known.objective * (1.0 - GAIN):
+                self._take(to, found)
+                self.settle(to)
+                return
+            if found.objective <= fit.objective - trial.decrease:  # the exchanges kept what the model predicted
+                return
+
+    def _take(self, k: int, fit: Fit) -> None:
+        """This is the best fit of its size so far."""
+        self.best[k] = fit
+        self.models.pop(k, None)
+        if k < self.largest:
+            self.up.add(k)
+        if k > 1:
+            self.down.add(k)
+
+    def settle(self, k: int, exact: bool = False) -> bool:
+        """Exchange columns at the best fit of a size while that lowers F; whether no exchange is left to try."""
+        for _ in range(TRIALS):
+            self.check()
+            fit, better, optimal = self.best[k], None, True
+            model = self._new_model(fit, True) if exact else self._model(k)
+            for trial in self._trials(fit, model, k, exact):
+                key = np.sort(trial.columns).tobytes()
+                if key not in self.failed:
+                    better = self._refit(fit, model, trial, fit.objective)
+                    if better.objective < fit.objective * (1.0 - GAIN):
+                        break
+                    self.failed.add(key)
+                    better = None
+            if better is None:
+                return optimal
+            self._take(k, better)
+        return False
+
+    # --- what to try ---------------------------------------------------------------------------------------------
+    def _trials(self, fit: Fit, model: LocalModel, k: int, thorough: bool) -> Iterator[Candidate]:
+        """Supports that may be better: several exchanges at once, single ones, and perturbations."""
+        least = GAIN * abs(fit.objective)
+        for most in AT_ONCE:
+            trial = self._in_model(model, k, most, least)
+            if trial is None or trial.decrease <= least:
+                break
+            yield trial
+        yield from self._singles(model, k, least)[: SINGLES if thorough else 1]
+        if not thorough:
+            return
+        count, tried = PERTURBED[self.effort]
+        found = [self._perturbed(model, k, least) for _ in range(count if k > 1 else 0)]
+        yield from sorted((trial for trial in found if trial.decrease > least), key=lambda trial: -trial.decrease)[
+            :tried
+        ]
+
+    def _in_model(self, model: LocalModel, size: int, most: int, least: float) -> Candidate | None:
+        """The model's columns after a change of size and up to `most` exchanges; None if no column may enter."""
+        t, count = model.copy(), self.kept + size
+        if step_in_model(t, model.G, np.arange(t.c.size), count, 2.0 * least, most) < 0:
+            return None
+        return self._trial(model, t, count)
+
+    def _singles(self, model: LocalModel, k: int, least: float) -> list[Candidate]:
+        """The best exchanges of one column by themselves."""
+        t, count = model.tableau, self.kept + k
+        outside = np.flatnonzero(FLAT * t.own < t.D)
+        inside = np.arange(self.kept, count)
+        e = 1.0 / t.Q[inside, inside]
+        cross = t.T[inside][:, outside]
+        new = t.u[outside] + cross * (t.v[inside] * e)[:, np.newaxis]
+        gain = 0.5 * (new**2 / (t.D[outside] + cross**2 * e[:, np.newaxis]) - (t.v[inside] ** 2 * e)[:, np.newaxis])
+        pairs = np.argwhere(gain > least)
+        pairs = pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]
+        found = []
+        for s, i in pairs:
+            columns = np.append(np.delete(t.columns[:count], inside[s]), outside[i])
+            G = model.G[np.ix_(columns, columns)].copy()
+            G.flat[:: count + 1] += t.ridge[columns]
+            found.append(Candidate(model.columns[columns], np.linalg.solve(G, t.c[columns]), float(gain[s, i])))
+        return found
+
+    def _perturbed(self, model: LocalModel, k: int, least: float) -> Candidate:
+        """Some columns of the fit taken out, others in their place, and exchanges."""
+        t, change = model.copy(), max(1, min(k - 1, int(self.rng.uniform(0.2, 1.0) * k)))
+        perturb_model(t, model.G, np.arange(t.c.size), change, self.rng.random(t.c.size), 2.0 * least)
+        return self._trial(model, t, int(t.held[0]))
+
+    @staticmethod
+    def _trial(model: LocalModel, t: Tableau, count: int) -> Candidate:
+        now = model.tableau
+        at, v, held = t.columns[:count], t.v[:count].copy(), int(now.held[0])
+        decrease = 0.5 * float(t.c[at] @ v - now.c[now.columns[:held]] @ now.v[:held])
+        return Candidate(model.columns[at], v, decrease)
+
+    # --- models and refits ---------------------------------------------------------------------------------------
+    def _model(self, k: int) -> LocalModel:
+        """The quadratic model at the best fit of a size."""
+        if k not in self.models:
+            self.models[k] = self._new_model(self.best[k])
+        return self.models[k]
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _new_model(self, fit: Fit, exact: bool = False) -> LocalModel:
+        """The model on the columns of a fit and the others with the largest predicted decrease.
+
+        An exact one takes those that are worth most in an exchange, all columns against all chosen ones.
+        """
+        refitter, problem, S = self.refitter, self.problem, fit.columns
+        g, own = refitter.gradient(fit)
+        usable = (refitter.spread > 0.0) & (own > 0.0)
+        size = min(problem.d, S.size + WORKING)
+        if size == problem.d:
+            columns = np.arange(problem.d)
+        else:
+            worth = (
+                exact_worth(refitter, fit, g, own, usable)
+                if exact and S.size > self.kept
+                else np.where(usable, g * g / np.where(usable, own, 1.0), -1.0)
+            )
+            worth[S] = np.inf
+            columns = np.sort(np.argpartition(-worth, size - 1)[:size])
+        G, centre, weight = refitter.hessian(columns, fit.curvature, some=not exact)
+        np.fill_diagonal(G, np.maximum(G.diagonal(), own[columns] - problem.l2))  # rows were left out
+        at = np.searchsorted(columns, S)
+        c = G[:, at] @ fit.x - g[columns]
+        c[at] += problem.l2 * fit.x
+        t = new_tableau(c, G.diagonal(), np.full(c.size, problem.l2), 0.0, self.kept + self.largest + 2, self.kept)
+        load(t, at, G, np.arange(c.size))
+        t.own[~usable[columns]] = math.inf  # columns without curvature stay out
+        return LocalModel(columns, t, G, centre, weight)
+
+    def _refit(self, fit: Fit, model: LocalModel, trial: Candidate, hopeless: float = math.inf) -> Fit:
+        """Newton steps on some columns from what the model expects, or from the coefficients of the last fit."""
+        x = np.zeros(self.problem.d)
+        x[fit.columns] = fit.x
+        starts = Starts([(trial.x, fit.constant), (x[trial.columns], fit.constant)], [])
+        return self.refitter.newton(trial.columns, starts, STEPS, LOOSE, hopeless, nearby=model.on(trial.columns))
+
+    # --- the end -------------------------------------------------------------------------------------------------
+    def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
+        """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
+        walked, found = dict(self.best), []
+        for k, l2 in zip(sizes, ridges, strict=True):
+            size = max(size for size in walked if size <= k)
+            self.problem = self.refitter.problem = dataclasses.replace(self.problem, l2=l2)
+            self.models, self.failed = {}, set()
+            start = walked[size]
+            self.best[size] = self.refitter.newton(start.columns, Starts([(start.x, start.constant)], []), STEPS, LOOSE)
+            optimal = size == 0 or self.settle(size, exact=True)
+            best = self.best[size]
+            best = self.refitter.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
+            found.append(Stop(best.columns, best.x, best.constant, best.objective, optimal))
+        return found
