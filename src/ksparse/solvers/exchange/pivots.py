@@ -22,6 +22,7 @@ from ..._jit import SUMS, inner, kernel
 Array = NDArray[np.float64]
 Columns = NDArray[np.int64]
 FLAT = 1e-7  # of a column's own curvature: what is left beside the others must be more, or it is their combination
+DEPENDENT = 1e-11  # the same where it can only be rounding
 BARRED = 1e300  # in `open`: this column may not enter
 
 
@@ -164,7 +165,7 @@ def best_entry(t):
     u, bound = t.u, t.open
     found, most = -1, 0.0
     for a in range(u.size):
-        if u[a] * u[a] > most * bound[a]:
+        if bound[a] < BARRED and u[a] * u[a] > most * bound[a]:
             found, most = a, u[a] * u[a] / bound[a]
     return found
 
@@ -207,7 +208,7 @@ def best_exchange(t, least):
         if any_above(Ts, u, bound, w, cost + most, e) > 0.0:
             for a in range(u.size):
                 r, q = u[a] + Ts[a] * w, bound[a] + Ts[a] * Ts[a] * e
-                if r * r > (cost + most) * q:
+                if bound[a] < BARRED and r * r > (cost + most) * q:
                     column, slot, most = a, s, r * r / q - cost
     return column, slot
 
@@ -300,6 +301,12 @@ def perturb_model(t, rows, row_of, change, priority, least):
 
 
 @kernel
+def move(t, columns, rows, row_of):
+    """`move_to` for callers in Python."""
+    return move_to(t, columns, columns.size, rows, row_of)
+
+
+@kernel
 def step_in_model(t, rows, row_of, wanted, least, most):
     """Have `wanted` columns in, then make up to `most` exchanges; returns how many, −1 if too few columns may enter."""
     while t.held[0] < wanted:
@@ -327,6 +334,9 @@ def load(t: Tableau, columns: Columns, rows: Array, row_of: Columns) -> None:
     inner_G = G[:, columns]
     inner_G.flat[:: k + 1] += t.ridge[columns]
     Q = np.linalg.inv(inner_G)
+    share = t.own[columns] * Q.diagonal()  # one over what is left of each column beside the others
+    if not ((share > 0.5) & (share < 1.0 / DEPENDENT)).all():
+        raise np.linalg.LinAlgError("columns that depend on each other")
     T = Q @ G
     t.columns[:k], t.Q[:k, :k], t.T[:k], t.held[0] = columns, Q, T, k
     t.v[:k] = Q @ t.c[columns]

@@ -23,7 +23,7 @@ GAIN = 1e-6  # an exchange is tried if the model predicts a decrease by this sha
 AT_ONCE = (8, 2)  # exchanges in a model before F is computed
 SINGLES = 4  # best exchanges of one column, tried one by one
 STEPS, LOOSE = 8, 1e-3  # Newton steps of a trial, and the share of F that may be left to gain at its end
-TRIALS = 6  # models at one size, each after a fit that was better
+TRIALS, MOST_TRIALS = 6, 50  # models at one size, each after a fit that was better
 TURNS = 6  # changes of direction of a walk
 WORKING = 80  # columns beside the support in a model
 PERTURBED = {"fast": (0, 0), "default": (10, 2), "best": (100, 10)}  # in a model, and how many of them are tried on F
@@ -112,12 +112,16 @@ class SmoothPath:
             self.down.add(k)
 
     def settle(self, k: int, exact: bool = False) -> bool:
-        """Exchange columns at the best fit of a size while that lowers F; whether no exchange is left to try."""
-        for _ in range(TRIALS):
+        """Exchange columns at the best fit of a size while that lowers F; whether no exchange is left to try.
+
+        The model of an `exact` search has the columns that are worth most in an exchange with a chosen one.
+        """
+        for _ in range(MOST_TRIALS if exact else TRIALS):
             self.check()
-            fit, better, optimal = self.best[k], None, True
-            model = self._new_model(fit, True) if exact else self._model(k)
-            for trial in self._trials(fit, model, k, exact):
+            fit, better = self.best[k], None
+            model, least = self._new_model(fit, True) if exact else self._model(k), GAIN * abs(fit.objective)
+            singles, predicted = self._singles(model, k, least)
+            for trial in self._trials(model, k, least, singles, exact):
                 key = np.sort(trial.columns).tobytes()
                 if key not in self.failed:
                     better = self._refit(fit, model, trial, fit.objective)
@@ -126,27 +130,25 @@ class SmoothPath:
                     self.failed.add(key)
                     better = None
             if better is None:
-                return optimal
+                return exact and predicted <= len(singles)
             self._take(k, better)
         return False
 
     # --- what to try ---------------------------------------------------------------------------------------------
-    def _trials(self, fit: Fit, model: LocalModel, k: int, thorough: bool) -> Iterator[Candidate]:
+    def _trials(
+        self, model: LocalModel, k: int, least: float, singles: list[Candidate], thorough: bool
+    ) -> Iterator[Candidate]:
         """Supports that may be better: several exchanges at once, single ones, and perturbations."""
-        least = GAIN * abs(fit.objective)
         for most in AT_ONCE:
             trial = self._in_model(model, k, most, least)
             if trial is None or trial.decrease <= least:
                 break
             yield trial
-        yield from self._singles(model, k, least)[: SINGLES if thorough else 1]
-        if not thorough:
-            return
-        count, tried = PERTURBED[self.effort]
-        found = [self._perturbed(model, k, least) for _ in range(count if k > 1 else 0)]
-        yield from sorted((trial for trial in found if trial.decrease > least), key=lambda trial: -trial.decrease)[
-            :tried
-        ]
+        yield from singles if thorough else singles[:1]
+        count, tried = PERTURBED[self.effort] if thorough and k > 1 else (0, 0)
+        found = [self._perturbed(model, k, least) for _ in range(count)]
+        found = sorted(found, key=lambda trial: -trial.decrease)[:tried]
+        yield from (trial for trial in found if trial.decrease > least)
 
     def _in_model(self, model: LocalModel, size: int, most: int, least: float) -> Candidate | None:
         """The model's columns after a change of size and up to `most` exchanges; None if no column may enter."""
@@ -155,8 +157,8 @@ class SmoothPath:
             return None
         return self._trial(model, t, count)
 
-    def _singles(self, model: LocalModel, k: int, least: float) -> list[Candidate]:
-        """The best exchanges of one column by themselves."""
+    def _singles(self, model: LocalModel, k: int, least: float) -> tuple[list[Candidate], int]:
+        """The best exchanges of one column by themselves, and how many there are with a predicted decrease."""
         t, count = model.tableau, self.kept + k
         outside = np.flatnonzero(FLAT * t.own < t.D)
         inside = np.arange(self.kept, count)
@@ -165,14 +167,13 @@ class SmoothPath:
         new = t.u[outside] + cross * (t.v[inside] * e)[:, np.newaxis]
         gain = 0.5 * (new**2 / (t.D[outside] + cross**2 * e[:, np.newaxis]) - (t.v[inside] ** 2 * e)[:, np.newaxis])
         pairs = np.argwhere(gain > least)
-        pairs = pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]
         found = []
-        for s, i in pairs:
+        for s, i in pairs[np.argsort(-gain[tuple(pairs.T)], kind="stable")[:SINGLES]]:
             columns = np.append(np.delete(t.columns[:count], inside[s]), outside[i])
             G = model.G[np.ix_(columns, columns)].copy()
             G.flat[:: count + 1] += t.ridge[columns]
             found.append(Candidate(model.columns[columns], np.linalg.solve(G, t.c[columns]), float(gain[s, i])))
-        return found
+        return found, len(pairs)
 
     def _perturbed(self, model: LocalModel, k: int, least: float) -> Candidate:
         """Some columns of the fit taken out, others in their place, and exchanges."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..._jit import inner, kernel
 from .pivots import (
+    BARRED,
     Array,
     Columns,
     best_entry,
@@ -59,7 +60,7 @@ def ask(t, i, row_of, wanted, state):
     if most > 1:
         worth = np.empty(u.size)
         for a in range(u.size):
-            worth[a] = 0.0 if row_of[a] >= 0 or a == i else -u[a] * u[a] / bound[a]
+            worth[a] = 0.0 if row_of[a] >= 0 or a == i or bound[a] == BARRED else -u[a] * u[a] / bound[a]
         order = np.argpartition(worth, most - 2)
         for a in order[: most - 1]:
             if worth[a] < 0.0:
