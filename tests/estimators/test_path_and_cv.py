@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from problems import planted, three_of_eight
 from scipy.special import gammaln
@@ -20,6 +21,7 @@ from ksparse import (
     load,
     support_stability,
 )
+from ksparse.estimators.path import mean_loss
 
 
 def test_a_path_finds_the_planted_size():
@@ -134,3 +136,74 @@ def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
             KSparseClassifierCV([1], cv=cv).fit(X, y)
     with pytest.raises(ValueError, match="cv must give at least one fold"):
         KSparseClassifierCV([1], cv=[]).fit(X, y)
+
+
+# --- one walk over all k ---------------------------------------------------------------------------------------------
+def walk_data(classify, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((90, 12)) * 10.0 ** rng.integers(-2, 3, 12) + rng.standard_normal(12)
+    z = (X - X.mean(axis=0)) / X.std(axis=0) @ np.array([2.0, -1, 0, 0, 1, 0, 0, 0.5, 0, 0, 0, 0])
+    z += rng.standard_normal(90)
+    return (X, np.where(z > 0, "yes", "no")) if classify else (X, 3.0 + z)
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_a_fold_is_the_path_of_its_training_rows(classify):
+    """Ridge, standardisation and choice come from the training rows alone."""
+    X, y = walk_data(classify)
+    rows = np.random.default_rng(1).permutation(90)
+    folds = [(np.sort(rows[30:]), np.sort(rows[:30])), (np.sort(rows[:60]), np.sort(rows[60:]))]
+    base = KSparseClassifier() if classify else KSparseRegressor()
+    search = (KSparseClassifierCV if classify else KSparseRegressorCV)(range(1, 7), estimator=base, cv=folds).fit(X, y)
+    for scores, (train, test) in zip(search.scores_, folds, strict=True):
+        path = k_path(X[train], y[train], range(1, 7), base)
+        for score, model in zip(scores, path.models, strict=True):
+            assert -score == pytest.approx(mean_loss(model, X[test], y[test]), rel=1e-8)
+    whole = k_path(X, y, range(1, 7), base).models[search.k_ - 1]
+    np.testing.assert_allclose(search.coef_, whole.coef_, rtol=1e-8)
+    assert search.objective_ == pytest.approx(whole.objective_, rel=1e-10)
+    np.testing.assert_allclose(search.feature_worth_, whole.feature_worth_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_a_walk_is_at_least_as_good_as_fits_one_by_one(classify):
+    X, y = walk_data(classify, 3)
+    base = KSparseClassifier(l2=1e-3) if classify else KSparseRegressor(l2=1e-3)
+    path = k_path(X, y, range(1, 9), base)
+    for model in path.models:
+        single = base.__class__(model.k_, l2=1e-3).fit(X, y)
+        assert model.objective_ <= single.objective_ * (1 + 1e-6)
+        assert model.swap_optimal_
+        assert model.status_ == "converged"
+        assert model.n_features_in_ == 12
+        np.testing.assert_allclose(
+            mean_loss(model, X, y) + 0.5e-3 * np.sum((model.coef_ * model.scale_) ** 2), model.objective_, rtol=1e-9
+        )
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_more_effort_is_never_worse(classify):
+    X, y = walk_data(classify, 5)
+    cls = KSparseClassifier if classify else KSparseRegressor
+    found = [cls(4, effort=effort).fit(X, y).objective_ for effort in ("fast", "best")]
+    assert found[1] <= found[0] * (1 + 1e-9)
+    with pytest.raises(ValueError, match="effort must be one of 'fast', 'default', 'best', got 'more'"):
+        cls(4, effort="more").fit(X, y)
+    with pytest.raises(ValueError, match="effort must be one of"):
+        k_path(X, y, [1, 2], cls(effort="more"))
+
+
+def test_paths_with_names_weights_and_offsets():
+    X, y = walk_data(False)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(12)])
+    weight, offset = np.random.default_rng(0).integers(1, 4, 90).astype(float), np.linspace(-1, 1, 90)
+    path = k_path(frame, y, [1, 3, 40], KSparseRegressor(always_keep=["x5"]), sample_weight=weight, offset=offset)
+    count = weight.astype(int)
+    again = k_path(
+        np.repeat(X, count, axis=0), np.repeat(y, count), [1, 3, 40], KSparseRegressor(always_keep=[5]),
+        offset=np.repeat(offset, count),
+    )  # fmt: skip
+    assert path.k.tolist() == again.k.tolist() == [1, 3, 11]
+    np.testing.assert_allclose(path.objective, again.objective, rtol=1e-8)
+    assert all("x5" in model.get_feature_names_out() for model in path.models)
+    np.testing.assert_allclose(path.loss, again.loss, rtol=1e-8)

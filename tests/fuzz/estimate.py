@@ -30,6 +30,8 @@ def settings(rng, d, squared=False):
             found[name] = False
     if chance(rng, 0.08):
         found["positive"] = True
+    if chance(rng, 0.25):
+        found["effort"] = pick(rng, "fast", "best")
     if d > 1 and chance(rng, 0.2):
         found["always_keep"] = rng.permutation(d)[: rng.integers(1, max(2, min(4, d)))]
     if chance(rng, 0.15) and "solver" not in found:
