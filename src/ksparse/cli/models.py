@@ -138,6 +138,7 @@ def check_options(options: FitOptions, k: float) -> None:
     """Refuse impossible options before any data are read."""
     from .._validate import check_choice, check_count
     from ..solvers import SOLVERS
+    from ..solvers.exchange.path import EFFORTS
 
     if not (0 < k < 1 or (k >= 1 and float(k).is_integer())):
         raise ValueError(f"-k must be an integer of at least 1, or a share of the columns between 0 and 1, got {k:g}")
@@ -145,6 +146,7 @@ def check_options(options: FitOptions, k: float) -> None:
         check_choice(options.loss, "--loss", losses.LOSSES)
     if options.solver != "auto":
         check_choice(options.solver, "--solver", ("auto", *SOLVERS))
+    check_choice(options.effort, "--effort", EFFORTS)
     if options.m is not None:
         check_count(options.m, "--m")
         if options.solver != "ht-svrg":
@@ -177,7 +179,7 @@ def make_estimator(options: FitOptions, k: float, rows: Rows, work: Session) -> 
     return make(
         most, loss=loss, l2=ridge(options.l2), always_keep=keep, positive=options.positive, max_time=options.max_time,
         solver=options.solver if options.m is None else HTSVRG(m=options.m), random_state=options.seed,
-        callback=work.callback,
+        effort=options.effort, callback=work.callback,
     )  # fmt: skip
 
 

@@ -81,6 +81,9 @@ class FitOptions:
         of_model("auto (exchange; pgd with --positive), ht-svrg, ht-saga, stoiht, iht, pgd, exchange, grasp, grahtp; "
                  "for the squared loss also niht, htp, cosamp, sp, omp, romp, ompr.", "NAME"),
     ] = "auto"  # fmt: skip
+    effort: Annotated[str, of_model("How long auto searches for features; best is slower.", "fast|default|best")] = (
+        "default"
+    )
     m: Annotated[
         int | None,
         of_model("Steps in a stage of ht-svrg; by default 3 per row, or as many as the memory allows.", "STEPS", "--m"),
@@ -115,7 +118,7 @@ class FitOptions:
         top = Path(data)
         files = sorted(path for path in top.rglob("*") if path.is_file()) if top.is_dir() else [top]
         stats = [(os.path.relpath(path, top.parent), path.stat()) for path in files if path.exists()]
-        same = ("weights", "loss", "positive", "solver", "m", "max_time", "seed")
+        same = ("weights", "loss", "positive", "solver", "effort", "m", "max_time", "seed")
         return {
             "data": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats],
             **{name: value or None for name, value in self.reading().items()}, "cache": True,

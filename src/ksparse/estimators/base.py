@@ -30,7 +30,7 @@ from ..design import Design, Source, Standardized, as_design, standardize
 from ..design.standardized import in_precision
 from ..engine.checkpoint import active
 from ..problem import Problem
-from ..result import History, Result, Status, judged
+from ..result import History, Progress, Result, Status, judged
 from ..solvers.exchange.joint import JointExchange, joint
 from ..solvers.exchange.path import EFFORTS, solve_path
 from .certificate import Examined, Minimized, examine, minimized
@@ -46,6 +46,7 @@ from .tables import (
     find_bad_entry,
     group_labels,
     kept_columns,
+    times,
 )
 from .worth import Array, LeaveOutRefits, ManyTargets, OneOutput, Softmax
 
@@ -74,15 +75,6 @@ def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
     """The result, with the status "diverged" if its coefficients are not finite in the units of X."""
     finite = bool(np.isfinite(coef).all() and np.isfinite(constants).all())
     return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
-
-
-def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
-    """The product block·matrix; in double precision where it overflows in single precision."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = np.asarray(block @ matrix)
-    if product.dtype == np.float32 and not np.isfinite(product).all():
-        return np.asarray(block.astype(np.float64) @ matrix)
-    return product
 
 
 class Learnt(NamedTuple):
@@ -245,6 +237,8 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         names = ("loss", "sample_weight", "offset", "always_keep", "intercept")
         problem = Problem.create(design, Y, **{name: settings[name] for name in names})
         results = solve_path(problem, [self.k_], [self.l2_], self.effort)
+        if results is not None:
+            self._show(results[0])
         return None if results is None else results[0]
 
     @renamed("A must", "X must")
@@ -285,14 +279,24 @@ class KSparseEstimator(ShownModel, BaseEstimator):
             with coefficients_only() if only not in (None, model.k_) else contextlib.nullcontext():
                 known = model._examine(design, Y, weight, offset, self.loss, result)
             pairs.append((model, Learnt(result, coef, constants, known)))
+            if self._show(result):
+                break
         return pairs
 
     def _may_walk(self, X: Any) -> bool:
-        """Whether the settings allow a walk over all sizes, which has no stages to show, to interrupt or to keep."""
+        """Whether the settings allow a walk over all sizes, which has no stages to interrupt or to keep."""
         check_choice(self.effort, "effort", EFFORTS)
         auto = isinstance(self.solver, str) and self.solver == "auto" and self.groups is None and not self.positive
-        silent = self.callback is None and not self.verbose and self.max_time is None and active.get() is None
-        return auto and silent and not isinstance(X, Source)
+        return (
+            auto and not self.verbose and self.max_time is None and active.get() is None and not isinstance(X, Source)
+        )
+
+    def _show(self, result: Result) -> bool:
+        """Call the callback for a fit of a walk, as after its only stage; whether to stop."""
+        if self.callback is None:
+            return False
+        shown = Progress(1, result.objective, result.x, result.intercept, result.support, 0, 0.0, math.nan, 0)
+        return bool(self.callback(shown))
 
     def _standardized(self, X: Any, weight: Array | None, by_rows: bool) -> Standardized:
         """X with standardised columns; an entry that is not finite is reported with its column."""

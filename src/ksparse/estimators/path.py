@@ -17,11 +17,10 @@ from .._validate import ArgumentError, as_array, check_counts
 from ..design import Source
 from ..losses import evaluate_rows
 from ..sources import as_source
-from .base import times
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 from .summary import draw_path, image, plot_method
-from .tables import check_rows, check_weights, count_choices
+from .tables import check_rows, check_weights, count_choices, times
 
 CRITERIA = ("aic", "bic", "ebic")
 LARGEST = 20  # the largest k by default

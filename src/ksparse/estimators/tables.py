@@ -139,6 +139,15 @@ def check_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
     return weight
 
 
+def times(matrix: NDArray[Any], block: Any) -> NDArray[Any]:
+    """The product block·matrix; in double precision where it overflows in single precision."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.asarray(block @ matrix)
+    if product.dtype == np.float32 and not np.isfinite(product).all():
+        return np.asarray(block.astype(np.float64) @ matrix)
+    return product
+
+
 # --- entries that are not finite numbers -----------------------------------------------------------------------------
 def find_bad_entry(X: Any, argument: str, names: Sequence[Any] | None = None) -> str | None:
     """Describe the first entry of X that is not a finite number; None if there is none or X cannot be searched."""
