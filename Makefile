@@ -42,6 +42,7 @@ fuzz: .venv/installed
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks/bench_planted.py
+	$(BIN)/python benchmarks/bench_choosing.py $(if $(DATA),--data '$(DATA)') --out docs/benchmarks/choosing.json
 ifdef DATA
 	$(BIN)/python benchmarks/bench_peers.py --data '$(DATA)'
 	$(BIN)/python benchmarks/bench_heldout.py --data '$(DATA)'

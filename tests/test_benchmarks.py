@@ -22,6 +22,7 @@ def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     import _store
     import _works
+    import bench_choosing
     import bench_heldout
     import bench_peers
     import bench_planted
@@ -29,7 +30,10 @@ def benchmarks(monkeypatch):
     import bench_transitions
     import show_peers
 
-    modules = (_store, _works, bench_heldout, bench_peers, bench_planted, bench_recovery, bench_transitions, show_peers)
+    modules = (
+        _store, _works, bench_choosing, bench_heldout, bench_peers, bench_planted, bench_recovery, bench_transitions,
+        show_peers,
+    )  # fmt: skip
     yield {m.__name__: m for m in modules}
     for path in FOLDER.glob("*.py"):
         sys.modules.pop(path.stem, None)
@@ -43,6 +47,24 @@ def tiny(works, loss="squared"):
         return X, y if loss == "squared" else np.where(y > 0, 1.0, -1.0)
 
     return works.Work(read, loss, (2,), l2=0.0 if loss == "squared" else 1e-2)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_choosing_k_beside_abess(benchmarks, monkeypatch, loss):
+    """The script runs; its refit is the least objective on a support."""
+    pytest.importorskip("abess", reason="abess is in the bench extra")
+    choosing, works = benchmarks["bench_choosing"], benchmarks["_works"]
+    monkeypatch.setitem(choosing.WORKS, "tiny", (tiny(works, loss).read, loss, 3, True))
+    row = choosing.measure("tiny", None, 1)
+    assert {"path_s", "cv_s", "fit_s"} <= set(row)
+    assert row["objective_default"]["worst"] <= 1.001
+
+
+def test_refits_of_the_choosing_benchmark(benchmarks):
+    X, y, _ = benchmarks["_works"].planted(40, 6, 2, 0.3, 5)
+    residual = y - y.mean() - (B := X[:, [1, 4]] - X[:, [1, 4]].mean(axis=0)) @ np.linalg.lstsq(B, y, rcond=None)[0]
+    found = benchmarks["bench_choosing"].refitted(X, y, "squared", np.array([4, 1]))
+    assert found == pytest.approx(0.5 * np.mean(residual**2), rel=1e-10)
 
 
 def test_a_rerun_skips_what_is_there(benchmarks, tmp_path):

@@ -1,4 +1,4 @@
-"""k_path: one model for every k, each started from the one before, with criteria to choose among them."""
+"""k_path: one model for every k, with criteria to choose among them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,10 @@ class Path:
 
 
 def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = None, **fit_params: Any) -> Path:
-    """Return one fitted model for every k, each started from the one before.
+    """Return one fitted model for every k.
+
+    The models are found by one walk over all k where that can be done (one output, rows in memory, solver="auto"), and
+    else by one fit for every k, started from the one before.
 
     Parameters
     ----------
