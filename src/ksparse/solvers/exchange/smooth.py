@@ -17,7 +17,7 @@ from ...problem import Problem
 from ..newton import Fit, Hessian, Refitter, Starts
 from .exchange import exact_worth
 from .pivots import FLAT, Array, Columns, Tableau, load, new_tableau, perturb_model, step_in_model
-from .squared import BEYOND, Stop
+from .squared import BEYOND, Stop, most_promising
 
 GAIN = 1e-6  # an exchange is tried if the model predicts a decrease by this share of F, and kept if F falls by it
 AT_ONCE = (8, 2)  # exchanges in a model before F is computed
@@ -27,6 +27,7 @@ TRIALS, MOST_TRIALS = 6, 50  # models at one size, each after a fit that was bet
 TURNS = 6  # changes of direction of a walk
 WORKING = 80  # columns beside the support in a model
 PERTURBED = {"fast": (0, 0), "default": (10, 2), "best": (100, 10)}  # in a model, and how many of them are tried on F
+RESTARTS = {"fast": 0, "default": 0, "best": 40}  # searches from random columns, at every size
 
 
 class LocalModel(NamedTuple):
@@ -233,6 +234,22 @@ class SmoothPath:
         return self.refitter.newton(trial.columns, starts, STEPS, LOOSE, hopeless, nearby=model.on(trial.columns))
 
     # --- the end -------------------------------------------------------------------------------------------------
+    def _restart(self, k: int) -> None:
+        """Search once more from random columns; the better fit stays."""
+        g, own = self.refitter.gradient(self.best[0])
+        usable = (self.refitter.spread > 0.0) & (own > 0.0)
+        usable[self.problem.kept] = False
+        likely = most_promising(np.where(usable, g, 0.0), np.where(usable, own, 0.0), own, WORKING + k)
+        drawn = self.rng.choice(likely, min(k, likely.size), replace=False)
+        columns, empty = np.concatenate([self.problem.kept, drawn]), self.best[0]
+        start = np.concatenate([empty.x, np.zeros(drawn.size)])
+        before, self.failed = self.best[k], set()
+        self._take(k, self.refitter.newton(columns, Starts([(start, empty.constant)], []), STEPS, LOOSE))
+        self.settle(k)
+        if not self.best[k].objective < before.objective:
+            self._take(k, before)
+        self.failed = set()
+
     def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
         """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
         walked, found = dict(self.best), []
@@ -242,6 +259,8 @@ class SmoothPath:
             self.models, self.failed = {}, set()
             start = walked[size]
             self.best[size] = self.refitter.newton(start.columns, Starts([(start.x, start.constant)], []), STEPS, LOOSE)
+            for _ in range(RESTARTS[self.effort] if size else 0):
+                self._restart(size)
             optimal = size == 0 or self.settle(size, exact=True)
             best = self.best[size]
             best = self.refitter.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
