@@ -17,7 +17,7 @@ from ...problem import Problem
 from ..newton import Fit, Hessian, Refitter, Starts
 from .exchange import exact_worth
 from .pivots import FLAT, Array, Columns, Tableau, load, new_tableau, perturb_model, step_in_model
-from .squared import BEYOND, Stop, most_promising
+from .squared import Stop, most_promising
 
 GAIN = 1e-6  # an exchange is tried if the model predicts a decrease by this share of F, and kept if F falls by it
 AT_ONCE = (8, 2)  # exchanges in a model before F is computed
@@ -26,6 +26,7 @@ STEPS, LOOSE = 8, 1e-3  # Newton steps of a trial, and the share of F that may b
 TRIALS, MOST_TRIALS = 6, 50  # models at one size, each after a fit that was better
 TURNS = 6  # changes of direction of a walk
 WORKING = 80  # columns beside the support in a model
+BEYOND = 0.15  # share of the largest size by which a walk goes beyond it
 PERTURBED = {"fast": (0, 0), "default": (10, 2), "best": (100, 10)}  # in a model, and how many of them are tried on F
 RESTARTS = {"fast": 0, "default": 0, "best": 40}  # searches from random columns, at every size
 
@@ -230,7 +231,7 @@ class SmoothPath:
         """Newton steps on some columns from what the model expects, or from the coefficients of the last fit."""
         x = np.zeros(self.problem.d)
         x[fit.columns] = fit.x
-        starts = Starts([(trial.x, fit.constant), (x[trial.columns], fit.constant)], [])
+        starts = Starts([(trial.x, fit.constant)], [(x[trial.columns], fit.constant)], fit.objective)
         return self.refitter.newton(trial.columns, starts, STEPS, LOOSE, hopeless, nearby=model.on(trial.columns))
 
     # --- the end -------------------------------------------------------------------------------------------------
