@@ -20,7 +20,7 @@ from .pivots import FLAT, Array, Columns, Tableau, load, new_tableau, perturb_mo
 from .squared import Stop, most_promising
 
 GAIN = 1e-6  # an exchange is tried if the model predicts a decrease by this share of F, and kept if F falls by it
-AT_ONCE = (8, 2)  # exchanges in a model before F is computed
+AT_ONCE = 8  # exchanges in a model before F is computed
 SINGLES = 4  # best exchanges of one column, tried one by one
 STEPS, LOOSE = 8, 1e-3  # Newton steps of a trial, and the share of F that may be left to gain at its end
 TRIALS, MOST_TRIALS = 6, 50  # models at one size, each after a fit that was better
@@ -28,6 +28,11 @@ TURNS = 6  # changes of direction of a walk
 WORKING = 80  # columns beside the support in a model
 BEYOND = 0.15  # share of the largest size by which a walk goes beyond it
 PERTURBED = {"fast": (0, 0), "default": (10, 2), "best": (100, 10)}  # in a model, and how many of them are tried on F
+DETOURS: dict[str, tuple[float, ...]] = {
+    "fast": (),
+    "default": (),
+    "best": (1.0, 0.5, 0.25),
+}  # share of columns added, and taken out again
 RESTARTS = {"fast": 0, "default": 0, "best": 40}  # searches from random columns, at every size
 
 
@@ -64,6 +69,7 @@ class SmoothPath:
 
     def __init__(self, problem: Problem, check: Callable[[], None], largest: int, effort: str = "default") -> None:
         self.problem, self.check, self.kept, self.effort = problem, check, problem.kept.size, effort
+        self.wanted_size = largest
         self.largest = min(largest + max(2, round(BEYOND * largest)), problem.d - self.kept)
         self.refitter = Refitter(problem, check, min(problem.d, 2 * WORKING + 2 * self.largest))
         self.best: dict[int, Fit] = {0: self.refitter.empty_fit()}
@@ -75,6 +81,14 @@ class SmoothPath:
     # --- the walk ------------------------------------------------------------------------------------------------
     def walk(self) -> None:
         """Step up and down from the best fit of every size, until nothing is new."""
+        self._up_and_down()
+        for share in DETOURS[self.effort]:
+            for k in range(2, self.wanted_size + 1):
+                if k in self.best:
+                    self._detour(k, k + max(1, round(share * k)))
+            self._up_and_down()
+
+    def _up_and_down(self) -> None:
         for turn in range(TURNS):
             upwards = turn % 2 == 0
             fresh = self.up if upwards else self.down
@@ -89,7 +103,7 @@ class SmoothPath:
         """From the best fit of k columns to a fit of one more or fewer, exchanged until nothing is gained."""
         self.check()
         fit, model, known = self.best[k], self._model(k), self.best.get(to)
-        for most in (AT_ONCE[0], 0):
+        for most in (at_once(to)[0], 0):
             trial = self._in_model(model, to, most, GAIN * abs(fit.objective))
             if trial is None:
                 self.largest = min(self.largest, k) if to > k else self.largest
@@ -103,6 +117,29 @@ class SmoothPath:
                 return
             if found.objective <= fit.objective - trial.decrease:  # the exchanges kept what the model predicted
                 return
+
+    def _detour(self, k: int, size: int) -> None:
+        """From the best fit of k columns to a larger one and back, with a refit at both."""
+        self.check()
+        fit = self.best[k]
+        for to in (min(size, self.problem.d - self.kept), k):
+            model = self._new_model(fit)
+            trial = self._in_model(model, to, at_once(k)[0], GAIN * abs(fit.objective))
+            if trial is None:
+                return
+            fit = self._refit(fit, model, trial)
+        self._search_from(k, fit)
+
+    def _search_from(self, k: int, fit: Fit) -> None:
+        """Exchange columns from another fit; the better one stays."""
+        best, self.failed = self.best[k], set()
+        self.best[k] = fit
+        self.models.pop(k, None)
+        self.settle(k)
+        found, self.best[k], self.failed = self.best[k], best, set()
+        self.models.pop(k, None)
+        if found.objective < best.objective * (1.0 - GAIN):
+            self._take(k, found)
 
     def _take(self, k: int, fit: Fit) -> None:
         """This is the best fit of its size so far."""
@@ -141,7 +178,7 @@ class SmoothPath:
         self, model: LocalModel, k: int, least: float, singles: list[Candidate], thorough: bool
     ) -> Iterator[Candidate]:
         """Supports that may be better: several exchanges at once, single ones, and perturbations."""
-        for most in AT_ONCE:
+        for most in at_once(k):
             trial = self._in_model(model, k, most, least)
             if trial is None or trial.decrease <= least:
                 break
@@ -222,7 +259,7 @@ class SmoothPath:
         at = np.searchsorted(columns, S)
         c = G[:, at] @ fit.x - g[columns]
         c[at] += problem.l2 * fit.x
-        t = new_tableau(c, G.diagonal(), np.full(c.size, problem.l2), 0.0, self.kept + self.largest + 2, self.kept)
+        t = new_tableau(c, G.diagonal(), np.full(c.size, problem.l2), 0.0, self.kept + 2 * self.largest + 2, self.kept)
         load(t, at, G, np.arange(c.size))
         t.own[~usable[columns]] = math.inf  # columns without curvature stay out
         return LocalModel(columns, t, G, centre, weight)
@@ -244,12 +281,7 @@ class SmoothPath:
         drawn = self.rng.choice(likely, min(k, likely.size), replace=False)
         columns, empty = np.concatenate([self.problem.kept, drawn]), self.best[0]
         start = np.concatenate([empty.x, np.zeros(drawn.size)])
-        before, self.failed = self.best[k], set()
-        self._take(k, self.refitter.newton(columns, Starts([(start, empty.constant)], []), STEPS, LOOSE))
-        self.settle(k)
-        if not self.best[k].objective < before.objective:
-            self._take(k, before)
-        self.failed = set()
+        self._search_from(k, self.refitter.newton(columns, Starts([(start, empty.constant)], []), STEPS, LOOSE))
 
     def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
         """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
@@ -267,3 +299,9 @@ class SmoothPath:
             best = self.refitter.newton(best.columns, Starts([(best.x, best.constant)], []), 50, 1e-22, polish=True)
             found.append(Stop(best.columns, best.x, best.constant, best.objective, optimal))
         return found
+
+
+def at_once(k: int) -> tuple[int, int]:
+    """How many exchanges are made in a model before F is computed: many, and if that fails, few."""
+    most = min(AT_ONCE, max(1, k // 2))
+    return most, max(1, most // 3)
