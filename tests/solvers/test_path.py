@@ -168,3 +168,13 @@ def test_too_many_columns_and_dependent_kept_ones_are_left_to_single_fits():
     assert solve_path(problem, [2], [0.0], "fast") is None
     wide = Problem.create(as_design(sparse.csr_array((5, 3_000_000))), np.arange(5.0))
     assert solve_path(wide, [20], [0.0], "fast") is None
+
+
+def test_negative_objectives_are_compared_rightly():
+    """Likelihoods of counts and of positive targets may be below zero: a fit that is worse must not count as better."""
+    A, z = data(4, n=80, d=12)
+    for loss, y in (("poisson", np.round(30.0 * np.exp(0.3 * z))), ("gamma", 1e-3 * np.exp(0.3 * z))):
+        problem = Problem.create(as_design(A), y, loss=loss, intercept=True)
+        values = [result.objective for result in solve_path(problem, range(1, 7), [1e-4] * 6, "default")]
+        assert values[0] < 0.0
+        assert (np.diff(values) <= 1e-9 * np.abs(values[1:])).all()

@@ -28,11 +28,8 @@ TURNS = 6  # changes of direction of a walk
 WORKING = 80  # columns beside the support in a model
 BEYOND = 0.15  # share of the largest size by which a walk goes beyond it
 PERTURBED = {"fast": (0, 0), "default": (10, 2), "best": (100, 10)}  # in a model, and how many of them are tried on F
-DETOURS: dict[str, tuple[float, ...]] = {
-    "fast": (),
-    "default": (),
-    "best": (1.0, 0.5, 0.25),
-}  # share of columns added, and taken out again
+DETOURS = {"fast": 0, "default": 0, "best": 3}  # to a larger size and back, from every size
+FARTHEST = 1.0  # share of columns that the first detour adds; each later one adds half as many
 RESTARTS = {"fast": 0, "default": 0, "best": 40}  # searches from random columns, at every size
 
 
@@ -82,10 +79,10 @@ class SmoothPath:
     def walk(self) -> None:
         """Step up and down from the best fit of every size, until nothing is new."""
         self._up_and_down()
-        for share in DETOURS[self.effort]:
+        for detour in range(DETOURS[self.effort]):
             for k in range(2, self.wanted_size + 1):
                 if k in self.best:
-                    self._detour(k, k + max(1, round(share * k)))
+                    self._detour(k, k + max(1, round(FARTHEST * 0.5**detour * k)))
             self._up_and_down()
 
     def _up_and_down(self) -> None:
@@ -111,7 +108,7 @@ class SmoothPath:
             if known is not None and np.array_equal(np.sort(trial.columns), np.sort(known.columns)):
                 return
             found = self._refit(fit, model, trial)
-            if known is None or found.objective < known.objective * (1.0 - GAIN):
+            if known is None or is_better(found, known):
                 self._take(to, found)
                 self.settle(to)
                 return
@@ -138,7 +135,7 @@ class SmoothPath:
         self.settle(k)
         found, self.best[k], self.failed = self.best[k], best, set()
         self.models.pop(k, None)
-        if found.objective < best.objective * (1.0 - GAIN):
+        if is_better(found, best):
             self._take(k, found)
 
     def _take(self, k: int, fit: Fit) -> None:
@@ -164,7 +161,7 @@ class SmoothPath:
                 key = np.sort(trial.columns).tobytes()
                 if key not in self.failed:
                     better = self._refit(fit, model, trial, fit.objective)
-                    if better.objective < fit.objective * (1.0 - GAIN):
+                    if is_better(better, fit):
                         break
                     self.failed.add(key)
                     better = None
@@ -305,3 +302,8 @@ def at_once(k: int) -> tuple[int, int]:
     """How many exchanges are made in a model before F is computed: many, and if that fails, few."""
     most = min(AT_ONCE, max(1, k // 2))
     return most, max(1, most // 3)
+
+
+def is_better(new: Fit, old: Fit) -> bool:
+    """Whether F is lower by more than the share that counts."""
+    return new.objective < old.objective - GAIN * abs(old.objective)
