@@ -72,8 +72,9 @@ def fuzz_regressor(rng, watch):
     if offset is not None:
         offset = np.asarray(offset, dtype=float).reshape((n, 1) if y.ndim == 2 else n) / unit
     with np.errstate(all="ignore"):
-        check_model(watch, model, given, X, y, model.loss, model.coef_.T / unit, np.asarray(model.intercept_) / unit,
-                    arguments.get("sample_weight"), offset, model.objective_, model.status_)  # fmt: skip
+        coef, intercept = model.coef_.T.astype(float) / unit, np.asarray(model.intercept_, dtype=float) / unit
+        check_model(watch, model, given, X, y, model.loss, coef, intercept, arguments.get("sample_weight"), offset,
+                    model.objective_, model.status_)  # fmt: skip
     check_copies(watch, model, given, arguments, X, lambda m, rows: m.predict(rows))
 
 
