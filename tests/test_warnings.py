@@ -322,3 +322,11 @@ def test_many_signals_beside_a_subnormal_column():
     A = np.column_stack([1e-320 * rng.standard_normal(7), rng.standard_normal(7)])
     found = recover(A, np.outer(A[:, 1], rng.standard_normal(9)), 2, algorithm="romp", random_state=0)
     assert np.isfinite(found.x).all()
+
+
+def test_columns_whose_curvature_is_next_to_nothing():
+    A, y = rows()
+    A[:, 0] *= 1e-160
+    for solver in ("grahtp", "htp", "niht", "iht"):
+        assert np.isfinite(minimize(A[:, :1], y, 1, solver=solver, always_keep=None, standardize=True).objective)
+        assert np.isfinite(minimize(A[:, :2], y, 1, solver=solver, always_keep=[1]).objective)

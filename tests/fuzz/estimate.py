@@ -96,11 +96,12 @@ def fuzz_classifier(rng, watch):
         return
     index = np.unique(np.asarray(arguments["y"]).ravel(), return_inverse=True)[1]
     w = arguments.get("sample_weight")
-    w = np.ones(n + 3) if w is None else np.broadcast_to(np.asarray(w, dtype=float).ravel(), n + 3)
+    w = np.ones(n + 3) if w is None else np.broadcast_to(np.asarray(w, dtype=float).ravel(), n + 3).copy()
     if model.class_weight == "balanced":
-        with np.errstate(all="ignore"):
-            count = np.bincount(index, w / w.max())
-            w = np.where(w > 0, (w / w.max()) / count[index], 0.0)  # classes without weight take no part
+        for own in (index == c for c in range(index.max() + 1)):  # each class by itself: weights may differ by 1e300
+            largest = w[own].max()
+            share = w[own] / largest if largest > 0 else w[own]  # classes without weight take no part
+            w[own] = share / (share.sum() or 1.0)
     if model.class_weight in (None, "balanced"):
         if model.multi_class_ == "softmax":
             check_model(watch, model, given, X, index, "softmax", model.coef_.T, model.intercept_, w, None,

@@ -178,3 +178,26 @@ def test_negative_objectives_are_compared_rightly():
         values = [result.objective for result in solve_path(problem, range(1, 7), [1e-4] * 6, "default")]
         assert values[0] < 0.0
         assert (np.diff(values) <= 1e-9 * np.abs(values[1:])).all()
+
+
+@pytest.mark.parametrize("effort", ["fast", "best"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+def test_few_rows_repeated_and_constant_columns(loss, effort):
+    """Fewer usable columns than k, and than a detour asks for: no column twice, no slot past the end."""
+    rng = np.random.default_rng(0)
+    for n, d, k in ((6, 9, 9), (12, 40, 30), (5, 4, 3), (2, 3, 3)):
+        A = (rng.random((n, d)) < 0.5).astype(float)
+        A[:, 0], A[:, -1] = 1.0, A[:, 1]
+        y = targets(loss, rng.permutation(np.linspace(-2, 2, n)))
+        problem = Problem.create(as_design(A), y, loss=loss, intercept=True, always_keep=[1])
+        results = solve_path(problem, range(1, k), [1e-3] * (k - 1), effort)
+        for size, result in zip(range(1, k), results or (), strict=False):
+            assert result.support.size <= size + 1
+            z = A @ result.x + result.intercept
+            value = np.mean(oracle.value(loss, z, y)) + 0.5e-3 * result.x @ result.x
+            assert result.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
+
+
+def test_targets_that_overflow_are_left_to_single_fits():
+    A, y = data(0)
+    assert solve_path(Problem.create(as_design(A), 1e200 * y, intercept=True), [1, 2], [0.0, 0.0], "fast") is None

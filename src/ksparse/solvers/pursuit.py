@@ -403,13 +403,14 @@ def gradient_point(points: Sequence[Iterate], gradients: Array, steps: Numbers) 
 def steepest_steps(system: System, points: Sequence[Iterate], gradients: Array, supports: Sequence[Columns]) -> Numbers:
     """The step that lowers F most along v = −∇F on a support: ‖v‖²/v'∇²F v; 0 where there is no curvature."""
     squares, curvatures = system.curvature_along(points, gradients, supports)
-    return np.divide(squares, curvatures, out=np.zeros_like(squares), where=curvatures > 0.0)
+    with np.errstate(over="ignore"):  # such a step is then halved
+        return np.divide(squares, curvatures, out=np.zeros_like(squares), where=curvatures > 0.0)
 
 
 def newton_steps(system: System, points: Sequence[Iterate]) -> Numbers:
-    """The step that is right for a column of mean curvature by itself: one, if columns have norm one."""
+    """The step that is right for a column of mean curvature by itself: one, if columns have norm one, or none."""
     curvatures = system.curvatures(points)
-    return np.divide(1.0, curvatures, out=np.ones_like(curvatures), where=curvatures > 0.0)
+    return np.divide(1.0, curvatures, out=np.ones_like(curvatures), where=curvatures > 1e-300)
 
 
 def union(points: Sequence[Iterate], more: Sequence[Columns]) -> list[Columns]:

@@ -46,7 +46,7 @@ def solve_path(
                 empty = smooth.best[0]
                 smooth.walk()
                 stops = smooth.stops(sizes, ridges)
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, ZeroDivisionError):  # columns that depend on each other, numbers that overflow
         return None
     results = [_result(problem, stop, empty.objective) for stop in stops]
     return results if all(result.converged for result in results) else None

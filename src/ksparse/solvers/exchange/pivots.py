@@ -71,6 +71,8 @@ def enter(t, i, rows, row_of):
     """Let column i in."""
     k, d = t.held[0], t.u.size
     S, T, Q, v, D, u, p, side = t.columns, t.T, t.Q, t.v, t.D, t.u, t.row, t.side
+    if k >= S.size or row_of[i] < 0:  # never past the end of the arrays
+        raise IndexError("a column entered without a slot or a Gram row")
     own = rows[row_of[i]]
     for a in range(d):
         p[a] = own[a]
@@ -119,6 +121,8 @@ def enter(t, i, rows, row_of):
 def leave(t, s):
     """Take the column in slot s out; the last one moves into its slot."""
     k, d = t.held[0], t.u.size
+    if s < t.fixed or s >= k:
+        raise IndexError("a slot that holds no free column")
     S, T, Q, v, D, u, side = t.columns, t.T, t.Q, t.v, t.D, t.u, t.side
     e, Ts = 1.0 / Q[s, s], T[s]
     w, v_s = v[s] * e, v[s]

@@ -68,6 +68,7 @@ class SmoothPath:
         self.problem, self.check, self.kept, self.effort = problem, check, problem.kept.size, effort
         self.wanted_size = largest
         self.largest = min(largest + max(2, round(BEYOND * largest)), problem.d - self.kept)
+        self.slots = self.kept + 2 * self.largest + 2
         self.refitter = Refitter(problem, check, min(problem.d, 2 * WORKING + 2 * self.largest))
         self.best: dict[int, Fit] = {0: self.refitter.empty_fit()}
         self.models: dict[int, LocalModel] = {}
@@ -119,7 +120,7 @@ class SmoothPath:
         """From the best fit of k columns to a larger one and back, with a refit at both."""
         self.check()
         fit = self.best[k]
-        for to in (min(size, self.problem.d - self.kept), k):
+        for to in (min(size, self.problem.d - self.kept, self.slots - self.kept), k):
             model = self._new_model(fit)
             trial = self._in_model(model, to, at_once(k)[0], GAIN * abs(fit.objective))
             if trial is None:
@@ -256,7 +257,7 @@ class SmoothPath:
         at = np.searchsorted(columns, S)
         c = G[:, at] @ fit.x - g[columns]
         c[at] += problem.l2 * fit.x
-        t = new_tableau(c, G.diagonal(), np.full(c.size, problem.l2), 0.0, self.kept + 2 * self.largest + 2, self.kept)
+        t = new_tableau(c, G.diagonal(), np.full(c.size, problem.l2), 0.0, self.slots, self.kept)
         load(t, at, G, np.arange(c.size))
         t.own[~usable[columns]] = math.inf  # columns without curvature stay out
         return LocalModel(columns, t, G, centre, weight)
@@ -275,7 +276,10 @@ class SmoothPath:
         usable = (self.refitter.spread > 0.0) & (own > 0.0)
         usable[self.problem.kept] = False
         likely = most_promising(np.where(usable, g, 0.0), np.where(usable, own, 0.0), own, WORKING + k)
-        drawn = self.rng.choice(likely, min(k, likely.size), replace=False)
+        likely = likely[usable[likely]]
+        if likely.size < k:
+            return
+        drawn = self.rng.choice(likely, k, replace=False)
         columns, empty = np.concatenate([self.problem.kept, drawn]), self.best[0]
         start = np.concatenate([empty.x, np.zeros(drawn.size)])
         self._search_from(k, self.refitter.newton(columns, Starts([(start, empty.constant)], []), STEPS, LOOSE))

@@ -70,6 +70,8 @@ class SquaredPath:
         self.middle = float(np.average(target, weights=problem.weight)) if problem.intercept else 0.0
         self.target = target - self.middle
         self.total = float(problem.weight @ (self.target * self.target)) / problem.n
+        if not (np.isfinite(self.total) and np.isfinite(self.c).all() and np.isfinite(self.own).all()):
+            raise np.linalg.LinAlgError("numbers that overflow")
         d, kept = problem.d, problem.kept.size
         usable = int(np.count_nonzero(self.own > 0.0)) - kept
         self.largest = max(0, min(largest + max(2, round(BEYOND * largest)), usable, problem.n - 1 - kept))
