@@ -167,7 +167,7 @@ def test_any_cuts_give_the_same_stage(sizes, seed, is_sparse):
     ).toarray()  # fmt: skip
     everything = A.toarray() if is_sparse else A
     np.testing.assert_array_equal(rows[other.idx.ravel()], everything[idx.ravel()])
-    np.testing.assert_allclose(other.slope[other.idx], one.slope[idx], atol=1e-14)
+    np.testing.assert_allclose(other.derivative[other.idx], one.derivative[idx], atol=1e-14)
     np.testing.assert_array_equal(other.y[other.idx], y[idx])
     assert other.row_max.size == np.unique(idx).size
 
