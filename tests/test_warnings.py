@@ -330,3 +330,11 @@ def test_columns_whose_curvature_is_next_to_nothing():
     for solver in ("grahtp", "htp", "niht", "iht"):
         assert np.isfinite(minimize(A[:, :1], y, 1, solver=solver, always_keep=None, standardize=True).objective)
         assert np.isfinite(minimize(A[:, :2], y, 1, solver=solver, always_keep=[1]).objective)
+
+
+def test_noise_whose_variance_underflows():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 20))
+    A[:, 5] *= 1e150
+    found = recover(A, A[:, 3] - A[:, 7], 4, sigma=1e-200, random_state=0)
+    assert np.isfinite(found.x).all()

@@ -409,7 +409,8 @@ class Sizes:
 
     def _size(self, squares: Numbers) -> int:
         if self.energy is not None:
-            return int(np.argmin(squares / self.energy + self.cost(squares.size, PRICE_KNOWN)))
+            with np.errstate(over="ignore"):  # σ² may underflow
+                return int(np.argmin(squares / max(self.energy, 1e-300) + self.cost(squares.size, PRICE_KNOWN)))
         # σ unknown: first by the likelihood with the best σ for each size, corrected for the degrees of freedom
         free = np.maximum(self.n - np.arange(squares.size), 1)
         worth = np.log(np.maximum(squares, 1e-300) / free) + self.cost(squares.size, PRICE_FIRST) / free
