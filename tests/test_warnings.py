@@ -337,5 +337,5 @@ def test_columns_whose_curvature_is_next_to_nothing():
 
 def test_noise_whose_variance_underflows():
     """In the units of measurements of 1e150 the variance is zero: the smallest residual decides."""
-    sizes = Sizes(SimpleNamespace(n=10, d=20, y=np.ones((1, 1, 10))), 0.0)
+    sizes = Sizes(SimpleNamespace(n=10, d=20, y=np.ones((1, 1, 10)), dtype=np.float64), 0.0)
     assert sizes._size(np.array([3.0, 2.0, 1e-290, 1e-290])) == 2
