@@ -339,3 +339,25 @@ def test_noise_whose_variance_underflows():
     """In the units of measurements of 1e150 the variance is zero: the smallest residual decides."""
     sizes = Sizes(SimpleNamespace(n=10, d=20, y=np.ones((1, 1, 10)), dtype=np.float64), 0.0)
     assert sizes._size(np.array([3.0, 2.0, 1e-290, 1e-290])) == 2
+
+
+@pytest.mark.parametrize("solver", ["grasp", "exchange"])
+def test_a_kept_column_of_1e_300_beside_a_ridge_of_1e_300(solver):
+    """Its squares underflow, so that it counts as zeros; the Hessian must not be singular for it."""
+    A, y = rows()
+    y, without = (
+        np.exp(0.3 * y),
+        minimize(A[:, 2:], np.exp(0.3 * y), 1, loss="gamma", always_keep=[0, 1], intercept=True),
+    )
+    A[:, 1] *= 1e-300
+    found = minimize(A[:, 1:], y, 1, loss="gamma", always_keep=[0, 1, 2], intercept=True, l2=1e-300, solver=solver)
+    assert found.null_objective == pytest.approx(without.null_objective, rel=1e-6)
+    assert found.objective <= found.null_objective
+
+
+def test_offsets_of_both_signs_of_a_gamma_loss():
+    A, y = rows()
+    offset = np.linspace(-98.0, 80.0, 30)
+    result = minimize(A, np.exp(y), 2, loss="gamma", offset=offset, intercept=True)
+    assert result.null_objective < 200.0  # at an intercept of 98 no exponential is large
+    assert result.objective <= result.null_objective

@@ -77,8 +77,12 @@ class Objective:
         return Objective(self.A, self.y[:, t], self.loss, self.l2, self.weight, offset, self.scale, self.eps, self.tiny)
 
     def empty(self, kept=(), intercept=True, outputs=None):
-        """F of the model of intercept and kept columns: by damped Newton steps, so that it is never too low."""
+        """F of the model of intercept and kept columns: by damped Newton steps, so that it is never too low.
+
+        Columns whose squares underflow count as zeros, unless they are standardised.
+        """
         kept = np.asarray(kept, dtype=int).ravel()
+        kept = kept[(np.abs(self.A[:, kept] / self.scale[kept]) > 1e-154).any(axis=0)] if kept.size else kept
         n, k = len(self.A), kept.size + intercept
         x, b = np.zeros(self.A.shape[1] if outputs is None else (self.A.shape[1], outputs)), 0.0
         best, slack = self.at(x, b)

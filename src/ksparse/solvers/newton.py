@@ -283,7 +283,7 @@ class Refitter:
         if self.problem.intercept and not self.quadratic:
             # a Huber loss is flat far from the targets, and an exponential is steep at large offsets
             constants.append(float(np.median(self.problem.y - self.problem.offset)))
-            constants.append(-float(self.problem.offset.max()))
+            constants += [-float(self.problem.offset.max()), -float(self.problem.offset.min())]
         return self.newton(kept, Starts([(np.zeros(kept.size), constant) for constant in constants], []), steps)
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -401,7 +401,7 @@ class Refitter:
         damping = (1e-12 if self.quadratic else share) * most + self.problem.l2
         if not math.isfinite(losses.curvature_bound(self.problem.loss)):
             damping = np.maximum(damping, 1e-13 * matrix.diagonal())  # where the curvature is far above its usual size
-        damping[damping == 0.0] = 1.0  # a column of zeros keeps its coefficient, whatever number stands here
+        damping[most == 0.0] = max(1.0, self.problem.l2)  # a column of zeros: its coefficient plays no part
         damped.flat[:: columns.size + 1] += damping
         try:
             dx = np.asarray(np.linalg.solve(damped, free * pull * centre - gradient), dtype=np.float64)

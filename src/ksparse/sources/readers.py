@@ -145,8 +145,12 @@ class ParquetReader(TableReader):
 
     def read(self, columns: list[str], size: int) -> Iterator[Any]:
         with reading(self.name), self._open() as opened:
+            came, said = 0, opened.metadata.num_rows
             for batch in opened.iter_batches(batch_size=size, columns=columns):
+                came += batch.num_rows
                 yield batch.select(columns)
+            if came != said:
+                raise ValueError(f"it is damaged: it says that it has {said} rows, and {came} were read")
 
     def bytes_per_column(self, columns: list[str], size: int) -> int:
         """Measured on a few columns: a page, a dictionary, and the column's part of a batch."""
