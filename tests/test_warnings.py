@@ -361,3 +361,17 @@ def test_offsets_of_both_signs_of_a_gamma_loss():
     result = minimize(A, np.exp(y), 2, loss="gamma", offset=offset, intercept=True)
     assert result.null_objective < 200.0  # at an intercept of 98 no exponential is large
     assert result.objective <= result.null_objective
+
+
+def test_a_curvature_that_overflows_in_a_joint_fit():
+    A = np.array([[5.0, 1.0, 1.0, 2.0, -1.0, -2.0]])
+    result = joint(A, [1e308], 2, loss="gamma", l2=1e8, groups=[0, 1, 1, 2, 2, 3], start=np.full((6, 1), -1e10))
+    assert np.isfinite(result.x).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_steps_that_underflow():
+    A, y = rows()
+    y = np.round(np.exp(y))
+    y[0] = 1e308
+    assert np.isfinite(minimize(A, y, 4, loss="poisson", solver="pgd", intercept=True, l2=1e-8).x).all()

@@ -53,7 +53,8 @@ class Objective:
             size = np.abs(self.A[:, used]) @ np.abs(x[used]) + np.abs(b) + np.abs(self.offset)
             target = 0.0 if self.loss == "softmax" else np.abs(self.y)
             error = 64.0 * self.eps * (size + target)
-            error += self.tiny * np.abs(self.A).sum(axis=1).reshape(-1, *[1] * (x.ndim - 1))  # coefficients underflow
+            size = 1.0 + np.abs(self.A).sum(axis=1).reshape(-1, *[1] * (x.ndim - 1))
+            error += self.tiny * size  # coefficients and intercept underflow
             values = loss_values(self.loss, z, self.y)
             if self.loss == "softmax":  # what all classes share changes nothing: the own class against the others
                 error = np.where(np.arange(error.shape[1]) == self.y[:, np.newaxis], error, -error)

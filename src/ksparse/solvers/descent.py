@@ -97,6 +97,8 @@ class Move(NamedTuple):
 
 
 def falls_enough(old: Iterate, move: Move) -> bool:
+    if move.step == 0.0:  # no step is short enough
+        return True
     return move.point.misfit <= old.misfit - ENOUGH * move.square / (2.0 * move.step)
 
 

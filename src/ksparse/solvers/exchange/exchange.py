@@ -319,6 +319,8 @@ def exact_worth(refitter: Refitter, fit: Fit, g: Array, own: Array, usable: NDAr
             B = refitter.cross(refitter.block(S), fit.curvature)
     G = B[:, S].copy()
     np.fill_diagonal(G, own[S] + 1e-12 * refitter.spread[S])
+    if not np.isfinite(G).all():  # the curvature overflows: what each column is worth by itself has to do
+        return np.where(usable, g * g / np.where(usable, own, 1.0), -1.0)
     inverse = np.linalg.pinv(G, hermitian=True)
     v = fit.x - inverse @ g[S]
     cross = inverse @ B

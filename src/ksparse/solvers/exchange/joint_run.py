@@ -344,6 +344,8 @@ class JointRun(SearchRun):
         B = refitter.cross(refitter.block(S), fit.curvature).T
         G = B[S].copy()
         G[np.diag_indices(S.size)] += problem.l2 + 1e-12 * refitter.most(S)
+        if not np.isfinite(G).all():  # the curvature overflows: what each group is worth by itself has to do
+            return
         inverse = np.linalg.pinv(G, hermitian=True)
         v = fit.x - inverse @ g[S]
         u = -g - B @ (v - fit.x)
