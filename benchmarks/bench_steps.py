@@ -214,7 +214,7 @@ def saga_run(n, d, k, K, eta, epochs):
     rng = np.random.default_rng(1)
     ours, plain = Ours(A, y, k, eta), Plain(A, y, k, eta)
     stage = ours.snapshot(np.empty(0, np.int64))
-    table = stage._replace(slope=stage.derivative.copy(), mu=stage.mu.copy())
+    table = stage._replace(derivative=stage.derivative.copy(), mu=stage.mu.copy())
     log = Log(np.empty(n, np.int64), np.empty(n), np.zeros(n), np.zeros(2, np.int64))
     seconds = plain_seconds = 0.0
     changes = apart = 0
