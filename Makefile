@@ -43,6 +43,7 @@ bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks/bench_planted.py
 	$(BIN)/python benchmarks/bench_choosing.py $(if $(DATA),--data '$(DATA)') --out docs/benchmarks/choosing.json
+	$(BIN)/python benchmarks/show_choosing.py
 ifdef DATA
 	$(BIN)/python benchmarks/bench_peers.py --data '$(DATA)'
 	$(BIN)/python benchmarks/bench_heldout.py --data '$(DATA)'
