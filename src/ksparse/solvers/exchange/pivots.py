@@ -263,11 +263,14 @@ def move_to(t, columns, count, rows, row_of):
 @inner
 def exchange_all(t, rows, row_of, share, floor):
     """Make the best exchange until none lowers twice the model by `share` of it and by `floor`; rows must be known."""
+    last = np.inf
     while True:
         mark_open(t)
-        i, s = best_exchange(t, max(share * abs(twice_value(t)), floor))
-        if i < 0:
+        value = twice_value(t)
+        i, s = best_exchange(t, max(share * abs(value), floor))
+        if i < 0 or not value < last:  # what rounding predicts may never come
             return
+        last = value
         leave(t, s)
         enter(t, i, rows, row_of)
 

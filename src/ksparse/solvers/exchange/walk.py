@@ -137,7 +137,8 @@ def walk_on(t, walk, rows, row_of, share, floor, rounds, wanted, pause):
             leave(t, s)
             enter(t, i, rows, row_of)
             state[PIVOTS] += 2
-            if np.isfinite(walk.value[k]) and same_columns(t, walk.columns[k]):
+            known = np.isfinite(walk.value[k]) and same_columns(t, walk.columns[k])
+            if known or not twice_value(t) < value:  # what rounding predicts may never come
                 state[EXCHANGING] = 0
             continue
         if value < walk.value[k] - least:
@@ -175,11 +176,14 @@ def perturb_walk(t, walk, rows, row_of, shares, priority, share, floor, high):
 @kernel
 def settle(t, rows, row_of, share, floor, wanted, state):
     """Exchange until nothing is gained; returns ROWS if Gram rows are missing, else DONE."""
+    last = np.inf
     while True:
         mark_open(t)
-        i, s = best_exchange(t, max(share * twice_value(t), floor))
-        if i < 0:
+        value = twice_value(t)
+        i, s = best_exchange(t, max(share * value, floor))
+        if i < 0 or not value < last:  # what rounding predicts may never come
             return DONE
+        last = value
         if row_of[i] < 0:
             ask(t, i, row_of, wanted, state)
             return ROWS
