@@ -80,10 +80,14 @@ class Objective:
     def empty(self, kept=(), intercept=True, outputs=None):
         """F of the model of intercept and kept columns: by damped Newton steps, so that it is never too low.
 
-        Columns whose squares underflow count as zeros, unless they are standardised.
+        Columns whose squares underflow count as zeros, unless they are standardised; those so small that a coefficient
+        of one would be infinite count as zeros in any case.
         """
         kept = np.asarray(kept, dtype=int).ravel()
-        kept = kept[(np.abs(self.A[:, kept] / self.scale[kept]) > 1e-154).any(axis=0)] if kept.size else kept
+        if kept.size:
+            size = np.abs(self.A[:, kept]).max(axis=0)
+            with np.errstate(all="ignore"):
+                kept = kept[(size > 1.0 / np.finfo(float).max) & (size / self.scale[kept] > 1e-154)]
         n, k = len(self.A), kept.size + intercept
         x, b = np.zeros(self.A.shape[1] if outputs is None else (self.A.shape[1], outputs)), 0.0
         best, slack = self.at(x, b)
