@@ -358,6 +358,7 @@ def test_no_exchange_on_digits_is_better(k):
         ({"offset": np.zeros((60, 2))}, "offset must have shape"),
         ({"callback": 3}, "callback must be a function"),
         ({"Y": np.full((60, 2), np.nan)}, "Y must be finite"),
+        ({"Y": np.ones((5, 6, 2))}, r"Y must have one entry or one row per row of A, got shape \(5, 6, 2\)"),
         ({"Y": np.full(60, 2), "loss": "softmax"}, "without gaps, got 2"),
         ({"Y": np.zeros(60), "loss": "softmax"}, "np.unique"),
     ],

@@ -167,6 +167,8 @@ def _outputs(A: Any, Y: Any, loss: Any, offset: Any, check: Callable[[], None], 
     if isinstance(loss, str) and not softmax:
         check_choice(loss, "loss", [*losses.LOSSES, "softmax"])
     Y, offset = as_real(Y, "Y"), None if offset is None else as_real(offset, "offset")
+    if Y.ndim > 2:
+        raise ValueError(f"Y must have one entry or one row per row of A, got shape {Y.shape}")
     if softmax:
         labels, count = _labels(Y)
         # the problem brings rows, weights and ridge; its own targets and loss are not used
