@@ -375,3 +375,14 @@ def test_steps_that_underflow():
     y = np.round(np.exp(y))
     y[0] = 1e308
     assert np.isfinite(minimize(A, y, 4, loss="poisson", solver="pgd", intercept=True, l2=1e-8).x).all()
+
+
+def test_rows_of_little_curvature_beside_one_of_1e30():
+    """A column that moves the light rows alone keeps the curvature that they have."""
+    A = np.array(
+        [[1.0, 0.0], [-1.0, 0.0], [-3.0, 2.0], [-4.0, 0.0], [-3.0, -1.0], [-1.0, -1.0], [-1.0, 3.0], [-5.0, 0.0]]
+    )
+    offset = np.array([10.0, -60.0, 18.0, -10.0, 7.0, -18.0, 6.0, -26.0])
+    settings = {"loss": "gamma", "l2": 1e8, "offset": offset, "always_keep": [0, 1]}
+    result = minimize(np.column_stack([A, np.zeros(8)]), np.full(8, 5e5), 1, **settings)
+    assert result.null_objective < 1e20

@@ -419,6 +419,10 @@ class Refitter:
         # a copy of all rows, for a slice would be the block itself
         take = (lambda rows: block[:, rows].copy()) if at is None else (lambda rows: block[:, rows])
         matrix, centre, weight = self._gram(take, at, each, curvature, columns.size)
-        if at is not None:  # about what the light rows hold
-            matrix.flat[:: columns.size + 1] += max(0.0, float(curvature.mean()) - weight) * self.spread[columns]
+        if (
+            at is not None
+        ):  # about what the light rows hold; a difference may lose it, where heavy rows hold 1e16 times more
+            some = each > 1.0
+            light = float(curvature.mean()) - weight if some else float(np.delete(curvature, at).sum()) / curvature.size
+            matrix.flat[:: columns.size + 1] += max(0.0, light) * self.spread[columns]
         return matrix, centre, weight
