@@ -386,3 +386,9 @@ def test_rows_of_little_curvature_beside_one_of_1e30():
     settings = {"loss": "gamma", "l2": 1e8, "offset": offset, "always_keep": [0, 1]}
     result = minimize(np.column_stack([A, np.zeros(8)]), np.full(8, 5e5), 1, **settings)
     assert result.null_objective < 1e20
+
+
+def test_criteria_of_weights_that_sum_to_nearly_the_largest_float():
+    A, y = rows()
+    path = k_path(A, y, [1, 2], sample_weight=np.full(30, 5e306))
+    assert np.isfinite(path.objective).all()
