@@ -392,3 +392,16 @@ def test_criteria_of_weights_that_sum_to_nearly_the_largest_float():
     A, y = rows()
     path = k_path(A, y, [1, 2], sample_weight=np.full(30, 5e306))
     assert np.isfinite(path.objective).all()
+
+
+def test_a_path_over_a_column_whose_square_is_subnormal():
+    """One over the square overflows: the path falls back to single fits, and finds the other columns as without it."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((13, 12))
+    y = A[:, 0] - A[:, 2] + 0.1 * rng.standard_normal(13)
+    A[:, 7] *= 1e-160
+    rest, estimator = np.delete(A, 7, axis=1), KSparseRegressor(l2=0.0, standardize=False)
+    with_it, without = k_path(A, y, [1, 2, 3], estimator=estimator), k_path(rest, y, [1, 2, 3], estimator=estimator)
+    for model, other in zip(with_it.models, without.models, strict=True):
+        assert np.isfinite(model.coef_).all()
+        assert model.score(A, y) >= other.score(rest, y) - 1e-9

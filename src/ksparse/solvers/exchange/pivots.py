@@ -94,6 +94,8 @@ def enter(t, i, rows, row_of):
     for s in range(k):
         p[S[s]] = 0.0
     inverse = 1.0 / p[i]
+    if not np.isfinite(inverse):
+        raise ZeroDivisionError("the square of a column underflows")
     step = u[i] * inverse
     for s in range(k):
         f, Ts = side[s] * inverse, T[s]
