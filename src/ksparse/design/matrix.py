@@ -27,11 +27,22 @@ FLAT = 1e-7  # of a mean square: a variance below it is rounding, if it is a dif
 LEAST = 1e-14  # of a mean square: a variance below it is rounding, however it is computed
 WIDTH = 64  # columns that are centred at a time
 
+# how to open a collection that has an attribute of this name; `ksparse.sources` enters its readers here
+FOREIGN: dict[str, Callable[[Any], Design]] = {}
+
 
 # --- from what users give to rows ------------------------------------------------------------------------------------
 def as_design(A: Any, name: str = "A") -> Design:
     """A as a design; nothing is copied if it is one already, or a C-ordered array or canonical CSR matrix of floats."""
     return A if isinstance(A, Design) else InMemory(as_rows(A, name))
+
+
+def as_source(X: Any) -> Any:
+    """A Dask collection as a source; anything else unchanged."""
+    for attribute, opened in FOREIGN.items():
+        if hasattr(X, attribute) and not isinstance(X, Design):
+            return opened(X)
+    return X
 
 
 def as_rows(A: Any, name: str = "A") -> Rows:
