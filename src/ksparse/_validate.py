@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+# the settings of solvers that are whole numbers, and those of them that may be None
+COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set", "select", "exchange")
+OPTIONAL = ("m", "working_set")
 
 
 class ArgumentError(ValueError):
@@ -190,3 +195,36 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# --- settings of solvers ----------------------------------------------------------------------------------------------
+def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
+    """Check the fields of a frozen solver and store them as plain ints and floats; `steps` are the named steps.
+
+    A setting has the same meaning in every solver, so its name says what to check.
+    """
+    for field in dataclasses.fields(solver):
+        name, value = field.name, getattr(solver, field.name)
+        if name == "step":
+            value = check_step(value, steps)
+        elif name in COUNTS and not (name in OPTIONAL and value is None):
+            value = check_count(value, name)
+        elif name == "breaths":
+            value = check_count(value, name, low=0)
+        elif name in ("tol", "gain"):
+            value = check_number(value, name)
+        elif name in ("stop_on_divergence", "refit"):
+            value = check_flag(value, name)
+        elif name == "output":
+            value = check_choice(value, name, ("last", "random"))
+        object.__setattr__(solver, name, value)
+
+
+def check_step(step: Any, names: tuple[str, ...]) -> float | str:
+    """A positive number or one of the names."""
+    if isinstance(step, str):
+        return check_choice(step, "step", names)
+    try:
+        return check_number(step, "step", strict=True)
+    except ValueError as error:
+        raise ValueError(f"{error}; or one of {', '.join(map(repr, names))}") from None

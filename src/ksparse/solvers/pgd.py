@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import check_fields, inverse
+from ..problem import inverse
+from .base import check_fields
 from .descent import GradientSteps
 from .pursuit import Array, GradientSystem, Iterate
 
