@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from .._files import whole_file
-from . import options as opt
+from . import fit as opt
 from .session import (
     check_outputs,
     errors_about_fit,
