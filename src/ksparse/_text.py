@@ -1,13 +1,15 @@
-"""What is shown as text: tables, values for JSON, and progress on the terminal."""
+"""What is shown or written: tables, values for JSON, whole files, and progress on the terminal."""
 
 from __future__ import annotations
 
 import html
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,26 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it replaces `path` at the end, and is removed after an error."""
+    spare = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        yield spare
+        os.replace(spare, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # for a full disk, the error does not name the file
+        raise
+    finally:
+        spare.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file in one step: whoever reads it sees the old content or the new one."""
+    with whole_file(path) as spare:
+        spare.write_bytes(content)
 
 
 # --- progress on the terminal ----------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def path(
 ) -> None:
     """Fit a model for every k, with what helps to choose: loss, AIC, BIC, EBIC, and which features enter and leave."""
     with session(not options.quiet) as work:
-        from .._files import whole_file
+        from .._text import whole_file
         from . import models
 
         report = options.report
