@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+EVERY = 10.0  # seconds between lines of progress where there is no terminal
+
 
 def table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """A table as text; the first `left` columns are aligned to the left, the others to the right."""
@@ -107,10 +109,10 @@ def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterat
 
 
 @contextmanager
-def counter(label: str, total: int, show: bool, *, every: float = 10.0) -> Iterator[Callable[[int], None]]:
+def counter(label: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
     """A function that is called with the number of finished items; it shows the progress and the time left.
 
-    It writes to stderr: a bar on a terminal, elsewhere one line at most every `every` seconds.
+    It writes to stderr: a bar on a terminal, elsewhere one line at most every ten seconds.
     """
     if not show or not total:
         yield lambda more: None
@@ -141,7 +143,7 @@ def counter(label: str, total: int, show: bool, *, every: float = 10.0) -> Itera
         nonlocal done, shown
         done += more
         now = time.monotonic()
-        if now - shown >= every:
+        if now - shown >= EVERY:
             shown = now
             left = duration((now - start) / done * (total - done))
             print(f"{label}: {done:,} of {total:,}, {done / total:.0%}, {left} left", file=sys.stderr, flush=True)

@@ -77,8 +77,8 @@ def check_number(value: Any, name: str, *, low: float = 0.0, strict: bool = Fals
     return number
 
 
-def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
-    """A whole number or an array of them, each at least `low`."""
+def check_counts(value: Any, name: str) -> NDArray[np.int64]:
+    """A whole number or an array of them, each at least 1."""
     array = as_real(value, name)
     if array.dtype.kind not in "iu":
         whole = array.dtype.kind == "f" and array.ndim > 0 and bool((array == np.floor(array)).all())
@@ -86,7 +86,7 @@ def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
             raise ArgumentError(
                 name, f"must be an integer{' or an array of them' * (array.ndim > 0)}, got {_shown(value)}"
             )
-    refuse(array < low, lambda at: f"{name} must be at least {low}, got {array[at]}")
+    refuse(array < 1, lambda at: f"{name} must be at least 1, got {array[at]}")
     refuse(array > 2**53, lambda at: f"{name} must be at most 2^53, got {array[at]}")
     return array.astype(np.int64)
 

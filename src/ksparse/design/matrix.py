@@ -32,9 +32,9 @@ FOREIGN: dict[str, Callable[[Any], Design]] = {}
 
 
 # --- from what users give to rows ------------------------------------------------------------------------------------
-def as_design(A: Any, name: str = "A") -> Design:
+def as_design(A: Any) -> Design:
     """A as a design; nothing is copied if it is one already, or a C-ordered array or canonical CSR matrix of floats."""
-    return A if isinstance(A, Design) else InMemory(as_rows(A, name))
+    return A if isinstance(A, Design) else InMemory(as_rows(A))
 
 
 def as_source(X: Any) -> Any:
