@@ -28,20 +28,13 @@ class Solver(Protocol):
     knows_its_end: ClassVar[bool] = False  # its records say when it is done; else `tol` and the rules of the loop do
     reads_columns: ClassVar[bool] = False  # it asks for columns and sums; others draw rows, and get a standardised copy
     remedies: ClassVar[dict[str, str]]  # what to do about a run that ended as "stalled" or by its "stage limit"
+    stop_on_divergence: bool = True
+    batch_size: int = 1  # rows that a step reads
 
     @property
     def tol(self) -> float:
         """The share of the objective that counts as no change; 0 runs all stages."""
         ...
-
-    @property
-    def stop_on_divergence(self) -> bool:
-        return True
-
-    @property
-    def batch_size(self) -> int:
-        """Rows that a step reads."""
-        return 1
 
     @property
     def limit(self) -> int:
