@@ -39,16 +39,16 @@ def solve_path(
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if getattr(problem.loss, "quadratic", False):
                 squared = SquaredPath(problem, check, max(sizes))
-                stops = squared.stops(squared.walk(middle, effort), sizes, ridges)
-                empty = squared.refitter.empty_fit()
+                squared.walk(middle, effort)
+                stops, null = squared.stops(sizes, ridges), squared.null
             else:
                 smooth = SmoothPath(problem, check, max(sizes), effort)
-                empty = smooth.best[0]
+                null = smooth.best[0].objective
                 smooth.walk()
                 stops = smooth.stops(sizes, ridges)
     except (np.linalg.LinAlgError, ZeroDivisionError):  # columns that depend on each other, numbers that overflow
         return None
-    results = [_result(problem, stop, empty.objective) for stop in stops]
+    results = [_result(problem, stop, null) for stop in stops]
     return results if all(result.converged for result in results) else None
 
 

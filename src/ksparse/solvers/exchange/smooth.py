@@ -190,7 +190,7 @@ class SmoothPath:
     def _in_model(self, model: LocalModel, size: int, most: int, least: float) -> Candidate | None:
         """The model's columns after a change of size and up to `most` exchanges; None if no column may enter."""
         t, count = model.copy(), self.kept + size
-        if step_in_model(t, model.G, np.arange(t.c.size), count, 2.0 * least, most) < 0:
+        if step_in_model(t, model.G, np.arange(t.c.size), size, 2.0 * least, most) < 0:
             return None
         return self._trial(model, t, count)
 
