@@ -322,6 +322,31 @@ def _(t, i, row_of):
     return row_of[i] < 0
 
 
+@generic
+def copy_state(source, target):
+    """Have in the target what is in the source, a tableau of the same model."""
+
+
+@copy_state.rule(Tableau)
+def _(source, target):
+    copy_columns(source, target)
+
+
+@inner
+def copy_columns(source, target):
+    k = source.held[0]
+    target.held[0] = k
+    for a in range(source.u.size):
+        target.D[a] = source.D[a]
+        target.u[a] = source.u[a]
+    for s in range(k):
+        target.columns[s], target.v[s] = source.columns[s], source.v[s]
+        for r in range(k):
+            target.Q[s, r] = source.Q[s, r]
+        for a in range(source.u.size):
+            target.T[s, a] = source.T[s, a]
+
+
 # --- steps made of them ----------------------------------------------------------------------------------------------
 @inner
 def exchange_once(t, rows, row_of, least):

@@ -6,14 +6,15 @@ Data and Gram rows take half the memory, and a pass half the time.  What it find
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._jit import SUMS, kernel
 from ...problem import Problem
-from .pivots import ROWS, Array, Columns, new_tableau
-from .walk import DONE, WANTED, BestSupports, walk_on
+from .pivots import FLAT, ROWS, Array, Columns, new_tableau
+from .walk import DONE, EXCHANGING, ROUNDS, WANTED, BestSupports, walk_on
 
 SHARE, FLOOR = 1e-5, 1e-7  # an exchange must lower F by this share of it, and of its value without any column
 RESOLVED = 1e-4  # share of F without any column: below it single precision tells no two supports apart
@@ -57,17 +58,22 @@ def add_gram_rows(B, Z, out):
 class Scout:
     """The walk; None of its numbers are used but the supports and the columns that were about to enter."""
 
-    def __init__(self, problem: Problem, Z: Single, scale: Array, target: Array, total: float, slots: int) -> None:
-        self.problem, self.Z, self.scale, self.slots = problem, Z, scale, slots
+    def __init__(
+        self, problem: Problem, Z: Single, scale: Array, target: Array, total: float, slots: int, l2: float
+    ) -> None:
+        self.problem, self.Z, self.slots = problem, Z, slots
         self.weight = (problem.weight / problem.n).astype(np.float32)
         c = ((target / np.sqrt(total)).astype(np.float32) * self.weight) @ Z
-        self.c, self.usable = c.astype(np.float64), scale > 0.0
-        d = problem.d
+        d, usable = problem.d, (scale > 0.0).astype(np.float64)
         self.rows, self.row_of, self.known = np.empty((0, d), np.float32), np.full(d, -1, np.int64), 0
         self.batch = min(d, MANY if Z.size > CACHED else FEW)
+        ridge = l2 * scale * scale
+        self.t = new_tableau(c.astype(np.float64), usable, ridge, 1.0, slots, problem.kept.size, np.float32)
 
     def fetch(self, columns: Columns) -> None:
         """Compute the Gram rows of some columns."""
+        if columns.size == 0:
+            return
         end = self.known + columns.size
         if end > len(self.rows):
             room = np.empty((max(2 * len(self.rows), 2 * self.slots, end), self.problem.d), np.float32)
@@ -80,19 +86,33 @@ class Scout:
             np.matmul(B, self.Z, out=self.rows[self.known : end])
         self.row_of[columns], self.known = np.arange(self.known, end), end
 
-    def walk(self, best: BestSupports, l2: float, first: Columns, pause: int, check: Callable[[], None]) -> bool:
-        """Fill the best supports; False if single precision does not suffice."""
-        kept = self.problem.kept
-        ridge = l2 * self.scale * self.scale
-        self.t = t = new_tableau(self.c, self.usable.astype(np.float64), ridge, 1.0, self.slots, kept.size, np.float32)
-        if not (np.isfinite(t.u).all() and np.isfinite(t.D).all()):
-            return False
-        self.fetch(np.union1d(kept, first))
+    def walk(self, best: BestSupports, pause: int, check: Callable[[], None]) -> bool:
+        """Improve the best supports; if single precision does not suffice, False, and none is known."""
+        kept, t = self.problem.kept, self.t
+        used = np.unique(best.choices[np.isfinite(best.value)])
         wanted, how = np.empty(self.batch, np.int64), ROWS
-        while how != DONE:
+        if self.known == 0:
+            used = np.union1d(kept, most_promising(t.c, t.own, t.own, max(8, self.slots // 2, self.batch)))
+        self.fetch(used[self.row_of[used] < 0])
+        best.state[ROUNDS] = best.state[EXCHANGING] = 0
+        while how != DONE and self.resolves(best):
             check()
             how = walk_on(t, best, kept, self.rows, self.row_of, SHARE, FLOOR, TURNS, wanted, pause)
             if how == ROWS:
                 self.fetch(wanted[: best.state[WANTED]].copy())
-        values = best.value[np.isfinite(best.value)]
-        return bool(values.min() > RESOLVED and np.isfinite(t.u).all() and np.isfinite(t.D).all())
+        if self.resolves(best):
+            return True
+        best.value[:], best.up[:], best.down[:], best.up[0] = np.inf, False, False, True
+        return False
+
+    def resolves(self, best: BestSupports) -> bool:
+        """Whether all numbers are finite, and none of the supports fits so well that only rounding is left."""
+        known = best.value[np.isfinite(best.value)]
+        return bool((known > RESOLVED).all() and np.isfinite(self.t.u).all() and np.isfinite(self.t.D).all())
+
+
+def most_promising(u: Any, left: Any, own: Array, count: int) -> Columns:
+    """The columns that would lower the model most by themselves."""
+    usable = left > FLAT * own
+    worth = np.where(usable, u * u / np.where(usable, left, 1.0), -1.0)
+    return np.argpartition(-worth, count - 1)[:count] if count < u.size else np.arange(u.size)

@@ -22,6 +22,7 @@ from .pivots import (
     best_entry,
     choice,
     clear,
+    copy_state,
     enter,
     exchange_all,
     exchange_once,
@@ -35,6 +36,7 @@ from .pivots import (
     wants_rows,
 )
 
+BETTER = 1e-7  # of F: a perturbation must lower it by so much
 DONE, PAUSED = 0, 1  # how a walk returns beside ROWS: finished, time to look at the clock
 LARGEST, DIRECTION, EXCHANGING, ROUNDS, PIVOTS, WANTED, LOWEST, BEGUN = range(8)  # entries of BestSupports.state
 
@@ -245,18 +247,23 @@ def walk_on(t, walk, fixed, rows, row_of, share, floor, rounds, wanted, pause):
 
 
 @kernel
-def perturb_walk(t, walk, rows, row_of, shares, priority, share, floor, low, high):
-    """Perturb the best supports of the sizes low to `high`, each by its share of choices; returns how many improved."""
+def perturb_walk(t, spare, walk, rows, row_of, shares, priority, share, floor, low, high):
+    """Perturb the best supports of the sizes low to `high`, each by its share of choices.
+
+    A support that lowers twice F by `BETTER` of it and by `floor` is noted; returns how many did.
+    """
     improved, barred = 0, np.empty(high + 1, np.int64)
     for k in range(low, high + 1):
         if np.isfinite(walk.value[k]):
             move_to(t, walk.choices[k], k, rows, row_of)
+            copy_state(t, spare)
             change = min(max(1, int(shares[k] * k)), k)
             if perturb(t, rows, row_of, change, priority, barred, share, floor):
                 value = twice_value(t)
-                if value < walk.value[k] - max(1e-7 * walk.value[k], floor):
+                if value < walk.value[k] - max(BETTER * walk.value[k], floor):
                     note(t, walk, value)
                     improved += 1
+            copy_state(spare, t)  # most columns of the next support are among these
     return improved
 
 
