@@ -105,3 +105,21 @@ def test_an_interrupted_walk_leaves_the_path_so_far(d, effort):
             value = value_of(A, y, stop.columns, 1e-3, np.ones(y.size), True)
             assert stop.objective == pytest.approx(value, rel=1e-10)
             assert stop.objective >= least * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_one_size_alone_is_as_good_as_in_a_path_and_can_start_from_columns(large, monkeypatch):
+    """One size is searched along few sizes, or with working sets where the data are large."""
+    monkeypatch.setattr("ksparse.solvers.exchange.squared.CACHED", 0 if large else 10**9)
+    for seed in range(3):
+        A, y = wide(seed)
+        problem = Problem.create(as_design(A), y, intercept=True, always_keep=[7])
+        (path,) = solve_path(problem, range(1, 9), [1e-3] * 8, "default")[-1:]
+        (alone,) = solve_path(problem, [8], [1e-3], "default")
+        assert alone.swap_optimal
+        assert alone.objective <= 1.01 * path.objective
+        start = np.setdiff1d(path.support, [7])
+        (again,) = solve_path(problem, [8], [1e-3], "fast", start=start)
+        assert again.objective <= path.objective * (1 + 1e-9)
+        assert 7 in again.support
+        assert again.support.size == 9

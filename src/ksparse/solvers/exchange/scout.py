@@ -92,7 +92,9 @@ class Scout:
         used = np.unique(best.choices[np.isfinite(best.value)])
         wanted, how = np.empty(self.batch, np.int64), ROWS
         if self.known == 0:
-            used = np.union1d(kept, most_promising(t.c, t.own, t.own, max(8, self.slots // 2, self.batch)))
+            used = np.union1d(
+                np.union1d(used, kept), most_promising(t.c, t.own, t.own, max(8, self.slots // 2, self.batch))
+            )
         self.fetch(used[self.row_of[used] < 0])
         best.state[ROUNDS] = best.state[EXCHANGING] = 0
         while how != DONE and self.resolves(best):

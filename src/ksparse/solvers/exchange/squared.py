@@ -36,7 +36,10 @@ from .walk import (
 SHARE, FLOOR = 1e-9, 1e-14  # an exchange must lower F by this share of it, and of its value without any column
 TURNS = 20  # changes of direction of a walk
 BEYOND = 0.25  # share of the largest size by which a walk goes beyond it
+MORE = 3  # times as many perturbations where one size is wanted
+BELOW = 0.1  # share of the smallest size by which a walk goes below it; smaller sizes are passed without exchanges
 SMALL = 64  # columns whose Gram matrix is computed whole
+WORKING_SETS, WIDE = 6, 4  # searches for one size, and the columns of the first of them, in units of that size
 PAUSE, WORK = 2000, 3e7  # pivots between two looks at the clock, and multiplications (some 30 ms)
 CHANGED = (0.2, 1.0)  # smallest and largest share of columns that a perturbation takes out
 LOOKS = 4  # sizes at which columns are looked for that perturbations may take
@@ -85,8 +88,16 @@ class Exact(NamedTuple):
 class SquaredPath:
     """The best supports of all sizes that were found; the ridge may be another one at every size."""
 
-    def __init__(self, problem: Problem, check: Callable[[], None], largest: int) -> None:
-        self.problem, self.check, self.wanted_size = problem, check, largest
+    def __init__(
+        self,
+        problem: Problem,
+        check: Callable[[], None],
+        largest: int,
+        smallest: int = 1,
+        start: Columns | None = None,
+    ) -> None:
+        """The sizes from `smallest` to `largest` are wanted; `start` is a support to search from."""
+        self.problem, self.check, self.wanted_size, self.single = problem, check, largest, smallest == largest
         target = problem.y - problem.offset
         self.middle = float(np.average(target, weights=problem.weight)) if problem.intercept else 0.0
         self.target = target - self.middle
@@ -99,10 +110,19 @@ class SquaredPath:
         usable = int(np.count_nonzero(self.own > 0.0)) - kept
         self.largest = max(0, min(largest + max(2, round(BEYOND * largest)), usable, problem.n - 1 - kept))
         self.slots = kept + self.largest + 1
-        self.best, self.thorough = new_walk(self.largest), True  # the supports are readable at any time
+        lowest = max(1, min(smallest - max(1, round(BELOW * smallest)), self.largest))
+        self.best, self.thorough = new_walk(self.largest, lowest), True  # the supports are readable at any time
+        if start is not None:
+            self._start_from(np.setdiff1d(start, problem.kept)[: self.largest])
         self.exact: Exact | None = None  # the model, if it has but a few columns
+        self._last: Exact | None = None  # the last model, whose columns need not be read again
         self.rows, self.row_of, self.known = np.empty((0, d)), np.full(d, -1, np.int64), 0
         self.batch = min(MANY if problem.n * d > CACHED else FEW, d)
+
+    def _start_from(self, columns: Columns) -> None:
+        best, columns = self.best, columns[self.own[columns] > 0.0]
+        best.choices[columns.size, : columns.size] = columns
+        best.value[columns.size], best.up[0] = self.total, columns.size == 0  # the value is computed as a walk begins
 
     @functools.cached_property
     def c(self) -> Array:
@@ -122,7 +142,10 @@ class SquaredPath:
         self.thorough, rng = effort != "fast", np.random.default_rng(0)
         try:
             if d <= max(3 * self.largest, SMALL):
-                self._search(np.arange(d), l2, rules, rules.rounds, rng)
+                self._search(self._model(np.arange(d)), l2, rules, rules.rounds, rng)
+                return
+            if self.single and self.problem.n * d > CACHED:
+                self._search_working_sets(l2, rules, rng)
                 return
             scout = self._scout(l2)
             columns = np.empty(0, np.int64)
@@ -132,11 +155,32 @@ class SquaredPath:
                     scout = None
                     self._walk_all(l2)
                 columns = np.union1d(columns, self._working_set(scout or self, rules.working))
-                if not self._search(columns, l2, rules, rules.rounds if left else 0, rng):
+                if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0, rng):
                     break
         except BaseException:
             self.check = lambda: None  # what was found so far can be read without another look at the clock
             raise
+
+    def _search_working_sets(self, l2: float, rules: Effort, rng: np.random.Generator) -> None:
+        """Search for one size, each time with the columns added that would lower the best fit most.
+
+        A pass over the rows for their covariances with the residuals costs less than the Gram rows of a walk.
+        """
+        k, best, kept = min(self.wanted_size, self.largest), self.best, self.problem.kept
+        u, columns, value = self.c, np.union1d(kept, best.choices[np.isfinite(best.value)]), np.inf
+        for number in range(WORKING_SETS):
+            more = most_promising(u, self.own, self.own, k + 50 if number else max(WIDE * k, k + 50))
+            columns = np.union1d(columns, more)
+            self._unnumbered()
+            model = self._model(columns)
+            self._search(model, l2, rules, 0, rng)
+            if not best.value[k] < value * (1.0 - SHARE):
+                break
+            value, S = best.value[k], np.concatenate([np.searchsorted(columns, kept), best.choices[k, :k]])
+            x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
+            u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
+        self._unnumbered()
+        self._search(model, l2, rules, rules.rounds, rng)
 
     def _scout(self, l2: float) -> Scout | None:
         """A walk in single precision; None where the rows do not allow it."""
@@ -169,17 +213,18 @@ class SquaredPath:
         """The columns whose Gram rows are known, and those with the largest predicted decrease at a few sizes."""
         best, chosen = self.best, [np.flatnonzero(over.row_of >= 0)]
         if count:
-            for k in np.unique(np.linspace(1, best.state[LARGEST], LOOKS).astype(int)):
+            sizes = [self.wanted_size] if self.single else np.linspace(1, best.state[LARGEST], LOOKS)
+            for k in np.unique(np.minimum(sizes, best.state[LARGEST]).astype(int)):
                 if np.isfinite(best.value[k]):
                     load(over.t, np.concatenate([self.problem.kept, best.choices[k, :k]]), over.rows, over.row_of)
                     chosen.append(most_promising(over.t.u, over.t.D, over.t.own, count))
         return np.unique(np.concatenate(chosen))
 
-    def _search(self, columns: Columns, l2: float, rules: Effort, rounds: int, rng: np.random.Generator) -> int:
+    def _search(self, model: Exact, l2: float, rules: Effort, rounds: int, rng: np.random.Generator) -> int:
         """Walk among a few columns, and perturb; returns how many supports the perturbations have improved."""
-        model, best, at = self._model(columns), self.best, np.arange(columns.size)
+        best, at = self.best, np.arange(model.columns.size)
         t = self._tableau(model, l2)
-        best.choices[:] = np.searchsorted(columns, best.choices)
+        best.choices[:] = np.searchsorted(model.columns, best.choices)
         best.state[BEGUN], self.exact = 0, model
         self._walk_on(t, model.G, at)
         quiet, total, spare = 0, 0, self._tableau(model, l2)
@@ -197,9 +242,9 @@ class SquaredPath:
         best, improved, at = self.best, 0, np.arange(model.columns.size)
         high = min(self.wanted_size, int(best.state[LARGEST]))
         step = int(np.clip(WORK / (at.size * self.slots**2), 1, self.slots))  # sizes between two looks at the clock
-        for _ in range(each):
+        for _ in range(MORE * each if self.single else each):
             shares, priority = rng.uniform(*CHANGED, high + 1), rng.random(at.size)
-            for low in range(2, high + 1, step):
+            for low in range(high if self.single else 2, high + 1, step):
                 self.check()
                 top, floor = min(low + step - 1, high), FLOOR * self.total
                 improved += perturb_walk(t, spare, best, model.G, at, shares, priority, SHARE, floor, low, top)
@@ -224,10 +269,18 @@ class SquaredPath:
     def _block(self, columns: Columns) -> tuple[Array, Array]:
         """Some columns, one row each, centred if there is an intercept; and their means."""
         block, means = np.empty((columns.size, self.problem.n)), np.zeros(columns.size)
-        self.problem.design.read_columns(columns, block)
-        if self.problem.intercept:
-            means = block @ self.weight
-            block -= means[:, np.newaxis]
+        known = self._last
+        old = np.isin(columns, known.columns) if known else np.zeros(columns.size, dtype=bool)
+        if known and old.any():
+            at = np.searchsorted(known.columns, columns[old])
+            block[old], means[old] = known.block[at], known.means[at]
+        if not old.all():
+            new = np.empty((int((~old).sum()), self.problem.n)) if old.any() else block
+            self.problem.design.read_columns(columns[~old], new)
+            if self.problem.intercept:
+                means[~old] = new @ self.weight
+                new -= means[~old, np.newaxis]
+            block[~old] = new
         return block, means
 
     def fetch(self, columns: Columns) -> None:
@@ -249,7 +302,8 @@ class SquaredPath:
         G, c = weighted @ block.T, weighted @ self.target
         if not (np.isfinite(c).all() and np.isfinite(G).all()):
             raise np.linalg.LinAlgError("numbers that overflow")
-        return Exact(columns, block, means, G, c, np.where(self.own[columns] > 0.0, G.diagonal(), 0.0))
+        self._last = Exact(columns, block, means, G, c, np.where(self.own[columns] > 0.0, G.diagonal(), 0.0))
+        return self._last
 
     def _tableau(self, model: Exact, l2: float) -> Tableau:
         d, kept = model.columns.size, self.problem.kept.size
