@@ -298,6 +298,14 @@ class InMemory(Design):
         # in double precision, number by number: a factor may be too large for float32, where the product is not
         return InMemory(frozen(np.multiply(Z, factor, out=Z, casting="same_kind")))
 
+    @np.errstate(over="ignore", invalid="ignore")
+    def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
+        if isinstance(self.rows, CSR):
+            return None
+        out = np.empty(self.shape, np.float32)
+        self._each_part(lambda bounds: kernels.scale_rows(self.rows, *bounds, centre, factor, out))
+        return out
+
     # --- one pass at an iterate
     def sweep(
         self, point: Point, y: Array, weight: Array, offset: Array, derivative: Array, mu: Array

@@ -167,6 +167,11 @@ class Standardized(Design):
     def scaled(self, centre: Array, factor: Array) -> Design:
         return self.materialized.scaled(centre, factor)
 
+    @np.errstate(over="ignore", invalid="ignore")
+    def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
+        shift = np.divide(centre, self._factor, out=np.zeros_like(centre), where=self._factor > 0.0)
+        return self.stored.single_copy(self._centre + shift, self._factor * factor)
+
     # --- one pass at an iterate
     def _as_stored(self, point: Point) -> Point:
         """The iterate for the columns as they are stored; only with an intercept do they have a centre."""
