@@ -446,6 +446,5 @@ def take_columns(rows, column, slot_of, member, centre, factor, a, out):
 def scale_rows(rows, low, high, centre, factor, out):
     """out = (rows − centre)·factor for some rows, computed in double precision."""
     for i in range(low, high):
-        a, b = rows[i], out[i]
-        for j in range(a.size):
-            b[j] = (a[j] - centre[j]) * factor[j]
+        for j in range(centre.size):
+            out[i, j] = (rows[i, j] - centre[j]) * factor[j]

@@ -323,17 +323,26 @@ def _(t, i, row_of):
 
 
 @generic
+def restart(t, fixed, rows, row_of):
+    """Have the fixed columns in, and nothing else."""
+
+
+@restart.rule(Tableau)
+def _(t, fixed, rows, row_of):
+    clear(t)
+    for b in range(fixed.size):
+        if not t.D[fixed[b]] > DEPENDENT * t.own[fixed[b]]:
+            raise ZeroDivisionError("fixed columns that depend on each other")
+        enter(t, fixed[b], rows, row_of)
+
+
+@generic
 def copy_state(source, target):
     """Have in the target what is in the source, a tableau of the same model."""
 
 
 @copy_state.rule(Tableau)
 def _(source, target):
-    copy_columns(source, target)
-
-
-@inner
-def copy_columns(source, target):
     k = source.held[0]
     target.held[0] = k
     for a in range(source.u.size):
@@ -406,10 +415,7 @@ def perturb_model(t, rows, row_of, change, priority, least):
 
 @kernel
 def step_in_model(t, rows, row_of, wanted, least, most):
-    """Have `wanted` choices in beside the fixed columns, then make up to `most` exchanges.
-
-    Returns how many exchanges were made, −1 if too few choices may enter.
-    """
+    """Have `wanted` choices in beside the fixed columns, then make up to `most` exchanges; returns how many, or −1."""
     while size(t) < wanted:
         mark_open(t)
         i = best_entry(t)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ..._jit import generic, inner, kernel
 from .pivots import (
     BARRED,
-    DEPENDENT,
     MADE,
     ROWS,
     Array,
@@ -21,9 +20,7 @@ from .pivots import (
     Tableau,
     best_entry,
     choice,
-    clear,
     copy_state,
-    enter,
     exchange_all,
     exchange_once,
     least_needed,
@@ -31,6 +28,7 @@ from .pivots import (
     let_out,
     mark_open,
     perturb,
+    restart,
     size,
     twice_value,
     wants_rows,
@@ -166,19 +164,9 @@ def next_size(k, walk):
 
 
 @inner
-def enter_fixed(t, fixed, rows, row_of):
-    """Have the fixed columns in, and no others."""
-    clear(t)
-    for b in range(fixed.size):
-        if not t.D[fixed[b]] > DEPENDENT * t.own[fixed[b]]:
-            raise ZeroDivisionError("fixed columns that depend on each other")
-        enter(t, fixed[b], rows, row_of)
-
-
-@inner
 def begin(t, walk, fixed, rows, row_of):
     """Have the fixed columns in, compute the values of the supports that are known, and try every step from them."""
-    enter_fixed(t, fixed, rows, row_of)
+    restart(t, fixed, rows, row_of)
     walk.value[0] = twice_value(t)
     for k in range(1, walk.value.size):
         if np.isfinite(walk.value[k]):
@@ -288,7 +276,7 @@ def settle_sizes(t, walk, rows, row_of, fixed, own, sizes, ridges, share, floor,
         for a in range(own.size):
             t.ridge[a] = ridges[b]
             t.own[a] = own[a] + ridges[b]
-        enter_fixed(t, fixed, rows, row_of)
+        restart(t, fixed, rows, row_of)
         move_to(t, walk.choices[sizes[b]], sizes[b], rows, row_of)
         exchange_all(t, rows, row_of, share, floor)
         for s in range(columns.shape[1]):
