@@ -283,6 +283,19 @@ def evaluate_rows(loss, z, y, weight, derivative, curvatures):
     return total
 
 
+@kernel
+def total_losses(loss, z, y, weight):
+    """The sum of w·φ over the rows, for every line of predictions z, (models, n)."""
+    out = np.zeros(z.shape[0])
+    for m in range(z.shape[0]):
+        total = 0.0
+        for i in range(y.size):
+            if weight[i] > 0.0:
+                total += weight[i] * value(loss, z[m, i], y[i])
+        out[m] = total
+    return out
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 LOSSES: dict[str, type] = {
     "squared": Squared,

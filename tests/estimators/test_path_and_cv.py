@@ -119,18 +119,27 @@ def test_cross_validation_knows_names():
 
 def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
     """Refits for the worth of every feature would take a good part of a cross-validation."""
-    from ksparse.estimators import base
+    from ksparse.estimators import base, certificate
 
-    seen, examine = [], base.examine
-    monkeypatch.setattr(base, "examine", lambda *all: (seen.append(1), examine(*all))[1])
+    seen, examine = [], certificate.examine
+    monkeypatch.setattr(certificate, "examine", lambda *all: (seen.append(1), examine(*all))[1])
     X, y = load_breast_cancer(return_X_y=True)
     model = KSparseClassifierCV([1, 2], cv=3).fit(X, y)
-    assert len(seen) == 1
+    assert len(seen) == 0
     assert model.estimator_.feature_worth_.max() > 0.0
-    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    assert model.feature_worth_.max() > 0.0
+    assert model.certificate_ is model.estimator_.certificate_
     assert len(seen) == 1
-    k_path(X, y, [1, 2], KSparseClassifier())
+    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    path = k_path(X, y, [1, 2], KSparseClassifier())
+    assert len(seen) == 1
+    _ = [fitted.summary() for fitted in path.models]
     assert len(seen) == 3  # these models are the user's
+    monkeypatch.setattr(base, "HELD", 0)  # too large to hold: examined at once, but only what somebody may see
+    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    assert len(seen) == 3
+    KSparseClassifierCV([1, 2], cv=3, scoring="accuracy").fit(X, y)
+    assert len(seen) == 4
     for cv in (b"bytes", np.ones((2, 2, 2)), [(0, [999])], 0):
         with pytest.raises(ValueError, match="cv must be a number of folds"):
             KSparseClassifierCV([1], cv=cv).fit(X, y)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,21 +18,46 @@ from sklearn.utils.validation import check_is_fitted
 from .._style import BLACK, BLUE, new_axes
 from .._text import data_frame, html_table
 from ..design import Source
-from .base import coefficients_only
+from ..problem import Problem
+from ..result import Result
+from ..solvers.exchange.path import solve_path
+from .certificate import EXAMINED, ExaminedLater
 from .classifier import KSparseClassifier, has_probabilities
-from .path import check_ks, k_path, mean_losses
-from .regressor import KSparseRegressor, has_several_targets, shares_docs
+from .path import check_ks, fit_each, mean_loss
+from .regressor import KSparseRegressor, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
-from .tables import Selected, check_labels, check_rows, check_weights, count_choices
+from .tables import Selected, check_weights, count_choices
+from .walk import PathProblem, linear_losses
+
+COLUMNS = ("n_features_in_", "feature_names_in_")
 
 SHARED = (
-    "coef_", "intercept_", "support_", "worth_", "feature_worth_", "k_", "n_iter_", "objective_", "history_", "status_",
-    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "support_groups_",
-    "n_groups_", "kept_", "worth_rows_", "n_rows_", "l2_", "scale_",
+    "coef_", "intercept_", "support_", "k_", "n_iter_", "objective_", "history_", "status_", "swap_optimal_",
+    "classes_", "multi_class_", "groups_", "support_groups_", "n_groups_", "kept_", "n_rows_", "l2_", "scale_",
 )  # fmt: skip
 
 
-class _KSparseCV(Shown, BaseEstimator):
+def solve_folds(
+    problems: Sequence[Problem], sizes: Sequence[int], ridges: Sequence[Sequence[float]], effort: str,
+    n_jobs: int | None = None,
+) -> list[list[Result] | None]:  # fmt: skip
+    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them.
+
+    In threads, since the work is in kernels and BLAS.
+    """
+    work = (delayed(solve_path)(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True))
+    return list(Parallel(n_jobs=n_jobs, prefer="threads")(work))
+
+
+class Fold(NamedTuple):
+    """A fold: a weight for every row (zero unless it is fitted on), and the rows held out."""
+
+    weight: NDArray[np.float64]
+    test: NDArray[np.int64]
+    held_weight: NDArray[np.float64] | None  # of the rows held out
+
+
+class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
     """What both estimators share."""
 
     _default: type
@@ -75,20 +101,14 @@ class _KSparseCV(Shown, BaseEstimator):
         self
         """
         template, frame = self._template(), X
-        template._check_loss()
-        classify = is_classifier(template)
-        several = not classify and has_several_targets(y, template.loss)
-        X, y = check_rows(self, X, y, order="C", y_numeric=not classify, multi_output=several, ensure_min_samples=2)
-        if classify:
-            check_labels(y)
-        weight = check_weights(sample_weight, X)
-        numbered = template._numbered(self, X.shape[1])
-        d = count_choices(numbered.groups, X.shape[1])
-        ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
-        folds = self._folds(y, classify)
-        # in threads, since the work is in kernels and BLAS; a fold is a set of weights, so that X is not copied
-        work = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
+        settings, classify = clone(template), is_classifier(template)
+        X, y = settings._check_pairs(X, y, owner=self, ensure_min_samples=2)
+        vars(settings).update({name: vars(self)[name] for name in COLUMNS if name in vars(self)})
+        weight, d = check_weights(sample_weight, X), X.shape[1]
+        free = count_choices(settings.groups, d, settings._names()) - settings._kept(d).size
+        ks = check_ks(self.ks, max(1, free))
+        folds = self._folds(y, weight, classify)
+        scores = self._scores(settings._unnamed(d), X, y, folds, ks)
         if not np.isfinite(scores).all():
             fold, at = np.argwhere(~np.isfinite(scores))[0]
             raise ValueError(f"scoring gave {scores[fold, at]} for k = {ks[at]} on fold {fold}; use another one")
@@ -98,53 +118,98 @@ class _KSparseCV(Shown, BaseEstimator):
             spread = unit * (scores / unit).std(axis=0, ddof=1) / np.sqrt(len(folds))
         best = int(np.argmax(mean))
         good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
-        chosen = int(np.flatnonzero(good)[0])
+        k = int(ks[np.flatnonzero(good)[0]])
         self.ks_, self.scores_, self.mean_score_, self.standard_error_ = ks, scores, mean, spread
         self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
-        extra = {} if weight is None else {"sample_weight": weight}
-        k = int(ks[chosen])
-        path = clone(template)._fit_path(frame, y, ks, **extra, only=k)
-        found = [model for model in path or () if model.k_ == k]
-        self.estimator_ = found[0] if found else clone(template).set_params(k=k).fit(frame, y, **extra)
+        self.estimator_ = self._final(settings, X, y, weight, ks, k)
+        if self.estimator_ is None:
+            extra = {} if weight is None else {"sample_weight": weight}
+            self.estimator_ = clone(template).set_params(k=k).fit(frame, y, **extra)
+        for name in EXAMINED:
+            self.__dict__.pop(name, None)
         for name in SHARED:
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _folds(self, y: Any, classify: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def _final(self, settings: Any, X: Any, y: Any, weight: Any, ks: Any, k: int) -> Any:
+        """The model with k features among those of the path of all rows; None if only fits one by one can do it."""
+        walk = PathProblem.begin(settings, X, y, weight, None, ks)
+        results = None if walk is None else walk.solve()
+        if walk is None or results is None or k not in walk.sizes[: len(results)]:
+            return None
+        at = walk.sizes.index(k)
+        return replace(walk, sizes=[k], ridges=[walk.ridges[at]]).models([results[at]], level=4)[0]
+
+    def _examine(self) -> None:
+        for name in EXAMINED if hasattr(self, "estimator_") else ():
+            setattr(self, name, getattr(self.estimator_, name))
+
+    def _scores(self, settings: Any, X: Any, y: Any, folds: list[Fold], ks: Any) -> NDArray[np.float64]:
+        """The score of every fold and k on the rows held out, (folds, ks)."""
+        # a fold is a set of weights, so that X is not copied
+        walks = [PathProblem.begin(settings, X, y, fold.weight, None, ks) for fold in folds]
+        begun = [walk for walk in walks if walk is not None]
+        solved = solve_folds(
+            [walk.problem for walk in begun], ks, [walk.ridges for walk in begun], settings.effort, self.n_jobs
+        )
+        found = iter(solved)
+        work = [(fold, walk, None if walk is None else next(found)) for fold, walk in zip(folds, walks, strict=True)]
+        if len(begun) == len(folds) and None not in solved:
+            return np.array([self._score(settings, X, y, ks, *each) for each in work])
+        score = delayed(self._score)
+        every = Parallel(n_jobs=self.n_jobs, prefer="threads")(score(settings, X, y, ks, *each) for each in work)
+        return np.array(every)
+
+    def _score(
+        self, settings: Any, X: Any, y: Any, ks: Any, fold: Fold, walk: PathProblem | None, results: list[Result] | None
+    ) -> Any:
+        """The score of every k on the rows held out; models that no walk has found are fitted here."""
+        for result in results or ():
+            settings._show(result)
+        if walk is not None and results is not None and self.scoring is None:
+            given = walk.given._replace(target=walk.given.target[fold.test], weight=fold.held_weight)
+            return -linear_losses(settings.loss, walk.coefficients(results), X, given, fold.test)
+        if walk is not None and results is not None:
+            models = walk.models(results)
+        else:
+            models = fit_each(settings, X, y, ks, {"sample_weight": fold.weight})
+        test = fold.test
+        if isinstance(X, Source):
+            test = np.sort(test)
+            if (np.diff(test) == 0).any():
+                raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
+        held: Any = Selected(X, test) if isinstance(X, Source) else X[test]
+        if self.scoring is None:
+            return [-mean_loss(model, held, y[test], fold.held_weight) for model in models]
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        return [float(scorer(model, held, y[test])) for model in models]
+
+    def _folds(self, y: Any, weight: Any, classify: bool) -> list[Fold]:
+        """The folds, checked."""
+        n, folds = len(y), []
+        classes = np.unique(y).size if classify else 0
+        for train, test in self._pairs(y, classify):
+            own = np.zeros(n)
+            own[train] = 1.0 if weight is None else weight[train]
+            if weight is not None and not (weight[train].any() and weight[test].any()):
+                raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
+            if np.unique(y[train]).size < classes:
+                raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
+            folds.append(Fold(own, test, None if weight is None else weight[test]))
+        return folds
+
+    def _pairs(self, y: Any, classify: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Pairs (rows to fit on, rows held out)."""
         try:
-            folds = list(check_cv(self.cv, y, classifier=classify).split(np.zeros(len(y)), y))
-            pairs = [(np.arange(len(y))[train], np.arange(len(y))[test]) for train, test in folds]
+            folds, every = check_cv(self.cv, y, classifier=classify).split(np.zeros(len(y)), y), np.arange(len(y))
+            pairs = [(every[train], every[test]) for train, test in folds]
         except (IndexError, TypeError, ValueError) as error:
             known = "a number of folds, a splitter of scikit-learn or pairs of row numbers (train, test)"
             raise ValueError(f"cv must be {known} for {len(y)} rows, got {self.cv!r} ({error})") from None
         if not pairs:
             raise ValueError(f"cv must give at least one fold, got none from {self.cv!r}")
         return pairs
-
-    def _fold(self, template: Any, X: Any, y: Any, weight: Any, train: Any, test: Any, ks: Any) -> list[float]:
-        """The score of every k on the rows held out."""
-        mask = np.zeros(X.shape[0])
-        mask[train] = 1.0 if weight is None else weight[train]
-        if weight is not None and not (weight[train].any() and weight[test].any()):
-            raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
-        if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
-            raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
-        with coefficients_only():
-            path = k_path(X, y, ks, template, sample_weight=mask)
-        if isinstance(X, Source):
-            test = np.sort(test)
-            if (np.diff(test) == 0).any():
-                raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
-            held: Any = Selected(X, test)
-        else:
-            held = X[test]
-        if self.scoring is not None:
-            scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-            return [float(scorer(model, held, y[test])) for model in path.models]
-        share = None if weight is None else weight[test]
-        return list(-mean_losses(path.models, held, y[test], share))
 
     def _chosen(self) -> Any:
         """The fitted model with the chosen k."""
