@@ -24,6 +24,10 @@ def fit(
     ks: Annotated[
         str | None, opt.of_model("With --cv: the k to try, such as 1:20 or 1,2,5; by default 1 to k (20).", "FROM:TO")
     ] = None,
+    l2s: Annotated[
+        str | None,
+        opt.of_model("With --cv: the ridges to try with every k; auto: 0.1, 1, 10 and 100 times --l2.", "auto|A,B"),
+    ] = None,
     out: Annotated[
         str | None, opt.of_output("Write the model (JSON), for ksparse predict and ksparse.load.", "FILE")
     ] = None,
@@ -38,10 +42,13 @@ def fit(
         report, most = options.report, 10 if k is None else k
         files = check_outputs([data], out=out, report=report, checkpoint=options.checkpoint)
         models.check_options(options, most)
-        tried = opt.counts(ks, "--ks")
-        if tried is not None and cv is None:
-            raise ValueError("--ks is for --cv, which chooses among them; add --cv 5")
-        identity = options.identity(data, k=most, cv=cv, ks=tried)
+        tried, ridges = opt.counts(ks, "--ks"), opt.ridges(l2s)
+        for option, given in (("--ks", tried), ("--l2s", ridges)):
+            if given is not None and cv is None:
+                raise ValueError(f"{option} is for --cv, which chooses among them; add --cv 5")
+        if ridges == "auto" and opt.ridge(options.l2) == 0.0:
+            raise ValueError("--l2s auto tries multiples of --l2, which is 0; give numbers such as --l2s 0.01,0.1")
+        identity = options.identity(data, k=most, cv=cv, ks=tried, **({} if ridges is None else {"l2s": ridges}))
         with work.progress():
             rows = models.read(data, options, work)
             if cv is not None and tried is None and k is not None:
@@ -53,7 +60,7 @@ def fit(
                     work.begin(f"fit, k = {estimator.k}")
                     model = estimator.fit(rows.X, rows.y, **rows.weights)
                 else:
-                    chosen = models.cross_validated(estimator, rows, cv, tried, work)
+                    chosen = models.cross_validated(estimator, rows, cv, tried, work, ridges)
                     model = chosen.estimator_
                 if report is not None:
                     path = models.path_around(model, rows, tried, work)
@@ -73,7 +80,9 @@ def fit(
         say(rows.line(model.loss))
         if chosen is not None:
             loss = -chosen.mean_score_[list(chosen.ks_).index(model.k_)]
-            say(f"k = {model.k_} of {chosen.ks_[0]} to {chosen.ks_[-1]} by cross-validation, held-out loss {loss:.6g}")
+            ridge = "" if ridges is None else f" and l2 = {model.l2_:.4g}"
+            of = f"{chosen.ks_[0]} to {chosen.ks_[-1]}"
+            say(f"k = {model.k_} of {of}{ridge} by cross-validation, held-out loss {loss:.6g}")
         say(f"{models.summary_text(model.summary())}\n{models.certainty(model)}")
         if work.written:
             say("written: " + ", ".join(work.written.values()))

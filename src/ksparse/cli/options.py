@@ -226,3 +226,20 @@ def ridge(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise ValueError(f"--l2 must be 'auto' or a number, got {text!r}") from None
+
+
+def ridges(text: str | None) -> list[float] | str | None:
+    """--l2s: numbers such as '0.01,0.1', or "auto".
+
+    >>> ridges("0.1,1"), ridges("auto")
+    ([0.1, 1.0], 'auto')
+    """
+    if text is None or text == "auto":
+        return text
+    try:
+        found = [float(part) for part in text.split(",")]
+        if not all(0 <= number < float("inf") for number in found):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"--l2s must be 'auto' or numbers of at least 0 such as 0.01,0.1, got {text!r}") from None
+    return sorted(set(found))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -46,6 +46,7 @@ from .tables import (
 )
 from .worth import Array
 
+STATE = ("_rows", "_waiting", "_unseen", "_l2_factor")  # of one fit, beside the attributes that users see
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
 
 
@@ -86,6 +87,7 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
 
     _ridge_power: int  # in the rule behind l2="auto"
     _row_arguments: tuple[str, ...]  # of `fit`, with one entry per row
+    _l2_factor = 1.0  # of the ridge, in a cross-validation that tries multiples of it
     _unseen = False  # a fold or a resample, which nobody examines
     k: int | float
     loss: str
@@ -134,10 +136,10 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
             if self.l2 != "auto":
                 raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
             burden = k * math.log(d + 1) / rows  # log of the number of choices of k columns, per row
-            return 0.1 * min(1.0, burden) ** self._ridge_power
+            return self._l2_factor * 0.1 * min(1.0, burden) ** self._ridge_power
         if isinstance(self.l2, bool):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
-        return check_number(self.l2, "l2")
+        return self._l2_factor * check_number(self.l2, "l2")
 
     def _check_joint(self, what: str, remedy: str) -> None:
         """Raise if the settings do not allow JointExchange, which alone knows groups and several outputs."""
@@ -158,11 +160,25 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         """always_keep as column numbers."""
         return kept_columns(self.always_keep, d, self._names())
 
+    def _fresh(self) -> Any:
+        """An unfitted copy, as scikit-learn's `clone` makes, but numbers and texts need no copy."""
+        other = object.__new__(type(self))
+        for name, value in vars(self).items():
+            if not name.endswith("_") and name not in STATE:
+                plain = value is None or isinstance(value, str | int | float)
+                other.__dict__[name] = value if plain else clone(value, safe=False)
+        return other
+
+    def _changed(self, **settings: Any) -> Any:
+        """A copy that shares all but these settings."""
+        other = object.__new__(type(self))
+        other.__dict__ = {**vars(self), **settings}
+        return other
+
     def _unnamed(self, d: int) -> Any:
         """A copy for folds and resamples: its rows have no column names, and nobody examines its fits."""
-        other = object.__new__(type(self))
         kept, labels = None if self.always_keep is None else self._kept(d), group_labels(self.groups, d, self._names())
-        other.__dict__ = {**vars(self), "always_keep": kept, "groups": labels, "_unseen": True}
+        other = self._changed(always_keep=kept, groups=labels, _unseen=True)
         other.__dict__.pop("feature_names_in_", None)
         return other
 
@@ -191,7 +207,7 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         `start` holds coefficients (outputs, d) and intercepts (outputs,) in the units of X to start from; `fits` is the
         number of such models that the estimator holds.
         """
-        d, several = X.shape[1], Y.ndim == 2 or loss == "softmax"
+        design, d, several = as_design(X), X.shape[1], Y.ndim == 2 or loss == "softmax"
         jointly = several or self.groups is not None or isinstance(self.solver, JointExchange)
         if jointly:
             what = "groups" if self.groups is not None else "JointExchange"
@@ -204,10 +220,11 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         if jointly:
             solver: Any = self.solver if isinstance(self.solver, JointExchange) else JointExchange()
         else:
-            solver = pick_solver(self.solver, as_design(X), self.k_, bool(self.positive))
-        scaling = self._standardized(X, weight, not (jointly or solver.reads_columns)) if self.standardize else None
+            solver = pick_solver(self.solver, design, self.k_, bool(self.positive))
+        by_rows = not (jointly or solver.reads_columns)
+        scaling = self._standardized(X, design, weight, by_rows) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
-        design, first = scaling or as_design(X), _scaled_start(start, scaling, jointly)
+        design, first = scaling or design, _scaled_start(start, scaling, jointly)
         settings = {
             "loss": loss, "l2": self.l2_, "intercept": bool(self.fit_intercept), "always_keep": kept,
             "sample_weight": weight, "offset": offset, "max_time": self.max_time, "solver": solver,
@@ -254,10 +271,10 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         shown = Progress(1, result.objective, result.x, result.intercept, result.support, 0, 0.0, math.nan, 0)
         return bool(self.callback(shown))
 
-    def _standardized(self, X: Any, weight: Array | None, by_rows: bool) -> Standardized:
-        """X with standardised columns; an entry that is not finite is reported with its column."""
+    def _standardized(self, X: Any, design: Design, weight: Array | None, by_rows: bool) -> Standardized:
+        """X, as a design, with standardised columns; an entry that is not finite is reported with its column."""
         try:
-            return standardize(as_design(X), weight, bool(self.fit_intercept), by_rows)
+            return standardize(design, weight, bool(self.fit_intercept), by_rows)
         except ValueError:
             message = None if isinstance(X, Source) else find_bad_entry(X, "X", self._names())
             if message is None:

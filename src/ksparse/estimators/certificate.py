@@ -218,11 +218,11 @@ class SupportData:
     labels: NDArray[Any] | None  # the group of every column of X
 
     def examine(self, result: Result, l2: float) -> Examined:
-        """Examine a fit on some of the columns; `result.x` holds the coefficients of its support only."""
+        """Examine a fit on some of the columns."""
         S, constant = result.support, np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))
         block = self.block[np.searchsorted(self.columns, S)].T
         fit = LeaveOutRefits(self.rows, block, self.offset, l2, self.intercept, self.positive)
-        x = result.x.T if result.x.ndim == 2 else result.x[np.newaxis]
+        x = result.x[S].T if result.x.ndim == 2 else result.x[np.newaxis, S]
         found = examine(fit, x, constant, *chosen_together(S, self.kept, self.labels), result)
         worth, feature_worth = np.zeros((len(found.worth), self.d)), np.zeros(self.d)
         worth[:, S], feature_worth[S] = found.worth, found.feature_worth
@@ -248,13 +248,12 @@ def examinations(
     def data(columns: NDArray[np.int64]) -> SupportData:
         return SupportData(rows, columns, design.dense_columns(columns).T, offset, d, **settings)
 
-    few = [replace(result, x=result.x[result.support]) for result in results]
     columns = results[0].support if len(results) == 1 else np.unique(np.concatenate([one.support for one in results]))
     if n * columns.size > room:
-        known = [data(result.support).examine(result, l2) for result, l2 in zip(few, ridges, strict=True)]
+        known = [data(result.support).examine(result, l2) for result, l2 in zip(results, ridges, strict=True)]
         return [functools.partial(Examined, *found) for found in known]
     shared = data(columns)
-    return [functools.partial(shared.examine, result, l2) for result, l2 in zip(few, ridges, strict=True)]
+    return [functools.partial(shared.examine, result, l2) for result, l2 in zip(results, ridges, strict=True)]
 
 
 class WhenAsked:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._style import BLACK, BLUE, new_axes
 from .._text import data_frame, html_table
-from ..design import Source
+from .._validate import check_numbers
+from ..design import Source, as_design
 from ..problem import Problem
 from ..result import Result
 from ..solvers.exchange.path import solve_path
@@ -29,6 +30,7 @@ from .summary import Shown, Summary, plain, plot_method, whole_numbers
 from .tables import Selected, check_weights, count_choices
 from .walk import PathProblem, linear_losses
 
+FACTORS = (0.1, 1.0, 10.0, 100.0)  # of the ridge, with l2s="auto"
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 SHARED = (
@@ -41,12 +43,30 @@ def solve_folds(
     problems: Sequence[Problem], sizes: Sequence[int], ridges: Sequence[Sequence[float]], effort: str,
     n_jobs: int | None = None,
 ) -> list[list[Result] | None]:  # fmt: skip
-    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them.
+    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them."""
+    work = [(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True)]
+    return _in_threads(solve_path, work, n_jobs)
 
-    In threads, since the work is in kernels and BLAS.
-    """
-    work = (delayed(solve_path)(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True))
-    return list(Parallel(n_jobs=n_jobs, prefer="threads")(work))
+
+def _in_threads(function: Callable[..., Any], work: Sequence[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
+    """What the function gives for every tuple of arguments, in threads: the work is in kernels and BLAS."""
+    if effective_n_jobs(n_jobs) == 1:
+        return [function(*each) for each in work]
+    return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(function)(*each) for each in work))
+
+
+def _table(ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """`cv_results_` from the scores (l2s, folds, ks), with one entry for every pair of k and l2."""
+    pairs = scores.transpose(2, 0, 1).reshape(-1, scores.shape[1])  # (pairs, folds)
+    mean, unit = pairs.mean(axis=1), np.abs(pairs).max() or 1.0
+    return {
+        "k": np.repeat(ks, len(ridges)),
+        "l2": ridges.T.ravel(),
+        **{f"split{i}_test_score": own for i, own in enumerate(pairs.T)},
+        "mean_test_score": mean,
+        "std_test_score": unit * (pairs / unit).std(axis=1),  # so that no square overflows
+        "rank_test_score": 1 + np.searchsorted(np.sort(-mean), -mean),
+    }
 
 
 class Fold(NamedTuple):
@@ -66,6 +86,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         self,
         ks: ArrayLike | None = None,
         *,
+        l2s: ArrayLike | str | None = None,
         estimator: Any = None,
         cv: Any = 5,
         scoring: Any = None,
@@ -73,6 +94,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         n_jobs: int | None = None,
     ) -> None:
         self.ks = ks
+        self.l2s = l2s
         self.estimator = estimator
         self.cv = cv
         self.scoring = scoring
@@ -87,7 +109,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         return template
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-        """Choose k by cross-validation, then fit the model on all rows.
+        """Choose k (and l2) by cross-validation, then fit the model on all rows.
 
         Parameters
         ----------
@@ -101,36 +123,71 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         self
         """
         template, frame = self._template(), X
-        settings, classify = clone(template), is_classifier(template)
+        settings, classify = template._fresh(), is_classifier(template)
         X, y = settings._check_pairs(X, y, owner=self, ensure_min_samples=2)
         vars(settings).update({name: vars(self)[name] for name in COLUMNS if name in vars(self)})
         weight, d = check_weights(sample_weight, X), X.shape[1]
         free = count_choices(settings.groups, d, settings._names()) - settings._kept(d).size
         ks = check_ks(self.ks, max(1, free))
-        folds = self._folds(y, weight, classify)
-        scores = self._scores(settings._unnamed(d), X, y, folds, ks)
-        if not np.isfinite(scores).all():
-            fold, at = np.argwhere(~np.isfinite(scores))[0]
-            raise ValueError(f"scoring gave {scores[fold, at]} for k = {ks[at]} on fold {fold}; use another one")
-        mean, spread = scores.mean(axis=0), np.zeros(len(ks))
-        if len(folds) > 1:  # one fold has no standard error
-            unit = np.abs(scores).max() or 1.0  # so that no square overflows
-            spread = unit * (scores / unit).std(axis=0, ddof=1) / np.sqrt(len(folds))
-        best = int(np.argmax(mean))
-        good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
-        k = int(ks[np.flatnonzero(good)[0]])
-        self.ks_, self.scores_, self.mean_score_, self.standard_error_ = ks, scores, mean, spread
-        self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
+        tried, folds = self._ridges(settings), self._folds(y, weight, classify)
+        scores = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks)
+        rows = settings._check_flags(X.shape[0], weight)
+        ridges = np.array([[own._ridge(int(k), d, rows) for k in ks] for own in tried])
+        k, l2 = self._choose(ks, ridges, scores)
+        if self.l2s is not None:
+            settings.l2 = l2
         self.estimator_ = self._final(settings, X, y, weight, ks, k)
         if self.estimator_ is None:
             extra = {} if weight is None else {"sample_weight": weight}
-            self.estimator_ = clone(template).set_params(k=k).fit(frame, y, **extra)
+            self.estimator_ = clone(template).set_params(k=k, l2=settings.l2).fit(frame, y, **extra)
         for name in EXAMINED:
             self.__dict__.pop(name, None)
         for name in SHARED:
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
+
+    def _ridges(self, settings: Any) -> list[Any]:
+        """The settings with every ridge to try, in ascending order."""
+        if self.l2s is None:
+            return [settings]
+        if isinstance(self.l2s, str) and self.l2s == "auto":
+            if settings.l2 == 0.0:
+                remedy = "give numbers, or an estimator with l2='auto'"
+                raise ValueError(f"l2s='auto' tries multiples of the estimator's l2, got l2={settings.l2!r}; {remedy}")
+            return [settings._changed(_l2_factor=factor) for factor in FACTORS]
+        try:
+            values = np.unique(check_numbers(self.l2s, "l2s"))
+        except ValueError:
+            values = np.empty(0)
+        if values.size == 0:
+            raise ValueError(
+                "l2s must be 'auto', finite numbers of at least 0 such as [0.01, 0.1], or None for the estimator's l2 "
+                f"alone, got {self.l2s!r}"
+            )
+        return [settings._changed(l2=float(value)) for value in values]
+
+    def _choose(self, ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) -> tuple[int, float]:
+        """The k and l2 to take, from the scores (l2s, folds, ks); sets the attributes that tell what was tried."""
+        if not np.isfinite(scores).all():
+            which, fold, at = np.argwhere(~np.isfinite(scores))[0]
+            pair = f"k = {ks[at]}" + ("" if self.l2s is None else f", l2 = {ridges[which, at]:.4g}")
+            raise ValueError(f"scoring gave {scores[which, fold, at]} for {pair} on fold {fold}; use another one")
+        every, folds = np.arange(len(ks)), scores.shape[1]
+        means = scores.mean(axis=1)
+        own = len(means) - 1 - np.argmax(means[::-1], axis=0)  # the best l2 of every k, the largest of equal ones
+        self.ks_, self.l2s_, self.scores_ = ks, ridges[own, every], scores[own, :, every].T
+        self.mean_score_ = mean = means[own, every]
+        self.standard_error_ = spread = np.zeros(len(ks))
+        if folds > 1:  # one fold has no standard error
+            unit = np.abs(scores).max() or 1.0  # so that no square overflows
+            spread[:] = unit * (self.scores_ / unit).std(axis=0, ddof=1) / np.sqrt(folds)
+        best = int(np.argmax(mean))
+        good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
+        chosen = int(np.flatnonzero(good)[0])
+        self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
+        self.cv_results_ = _table(ks, ridges, scores)
+        return int(ks[chosen]), float(self.l2s_[chosen])
 
     def _final(self, settings: Any, X: Any, y: Any, weight: Any, ks: Any, k: int) -> Any:
         """The model with k features among those of the path of all rows; None if only fits one by one can do it."""
@@ -145,21 +202,18 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         for name in EXAMINED if hasattr(self, "estimator_") else ():
             setattr(self, name, getattr(self.estimator_, name))
 
-    def _scores(self, settings: Any, X: Any, y: Any, folds: list[Fold], ks: Any) -> NDArray[np.float64]:
-        """The score of every fold and k on the rows held out, (folds, ks)."""
-        # a fold is a set of weights, so that X is not copied
-        walks = [PathProblem.begin(settings, X, y, fold.weight, None, ks) for fold in folds]
-        begun = [walk for walk in walks if walk is not None]
-        solved = solve_folds(
-            [walk.problem for walk in begun], ks, [walk.ridges for walk in begun], settings.effort, self.n_jobs
-        )
-        found = iter(solved)
-        work = [(fold, walk, None if walk is None else next(found)) for fold, walk in zip(folds, walks, strict=True)]
-        if len(begun) == len(folds) and None not in solved:
-            return np.array([self._score(settings, X, y, ks, *each) for each in work])
-        score = delayed(self._score)
-        every = Parallel(n_jobs=self.n_jobs, prefer="threads")(score(settings, X, y, ks, *each) for each in work)
-        return np.array(every)
+    def _scores(self, tried: list[Any], X: Any, y: Any, folds: list[Fold], ks: Any) -> NDArray[np.float64]:
+        """The scores on the rows held out, (settings that are tried, folds, ks)."""
+        # a fold is a set of weights, so that X is not copied; the problem of a fold serves every ridge
+        design = as_design(X)
+        begun = [PathProblem.begin(tried[0], X, y, fold.weight, None, ks, design) for fold in folds]
+        pairs = list(zip(folds, begun, strict=True))
+        every = [(own, fold, walk and walk.under(own)) for own in tried for fold, walk in pairs]
+        walks = [walk for _, _, walk in every if walk is not None]
+        problems, ridges = [walk.problem for walk in walks], [walk.ridges for walk in walks]
+        solved = iter(solve_folds(problems, ks.tolist(), ridges, tried[0].effort, self.n_jobs))
+        work = [(own, X, y, ks, fold, walk, walk and next(solved)) for own, fold, walk in every]
+        return np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
 
     def _score(
         self, settings: Any, X: Any, y: Any, ks: Any, fold: Fold, walk: PathProblem | None, results: list[Result] | None
@@ -194,7 +248,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
             own[train] = 1.0 if weight is None else weight[train]
             if weight is not None and not (weight[train].any() and weight[test].any()):
                 raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
-            if np.unique(y[train]).size < classes:
+            if classify and np.unique(y[train]).size < classes:
                 raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
             folds.append(Fold(own, test, None if weight is None else weight[test]))
         return folds
@@ -287,13 +341,16 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
 
 @shares_docs(KSparseRegressor)
 class KSparseRegressorCV(RegressorMixin, _KSparseCV):
-    """`KSparseRegressor` with k chosen by cross-validation.
+    """`KSparseRegressor` with k, and the ridge if asked to, chosen by cross-validation.
 
     Parameters
     ----------
     ks : array of int, default=None
         The numbers of features to try; by default 1, 2, ..., 20, or up to the number of columns (or groups) if there
         are fewer.
+    l2s : array of float, "auto" or None, default=None
+        The ridges to try with every k; by default that of the estimator alone.  "auto" tries 0.1, 1, 10 and 100 times
+        the estimator's; where that is "auto" too, each fold applies the rule to its own number of rows.
     estimator : KSparseRegressor, default=None
         The model whose other settings are used.
     cv : int, splitter of scikit-learn or list of pairs (train, test), default=5
@@ -309,8 +366,11 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     ----------
     ks_ : array of int
         The numbers of features that were tried.
+    l2s_ : array of shape (ks,)
+        For every k the ridge with the best mean score on the rows held out, the largest of equal ones; as it is for all
+        rows.
     scores_ : array of shape (folds, ks)
-        The score of every fold and k.
+        The score of every fold and k, with that ridge.
     mean_score_ : array of shape (ks,)
         The mean score of every k.
     standard_error_ : array of shape (ks,)
@@ -319,6 +379,9 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
         The k with the best mean score.
     best_score_ : float
         The best mean score.
+    cv_results_ : dict of arrays
+        What was tried, with one entry for every pair of k and l2: "k", "l2" (for all rows), "mean_test_score",
+        "std_test_score", "rank_test_score" (1 is best), and "split0_test_score", "split1_test_score", ... of the folds.
     estimator_ : KSparseRegressor
         The model with the chosen k, fitted on all rows.  The attributes below are its own.
     k_ : int
@@ -341,11 +404,11 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
 
 @shares_docs(KSparseClassifier, KSparseRegressorCV)
 class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
-    """`KSparseClassifier` with k chosen by cross-validation.
+    """`KSparseClassifier` with k, and the ridge if asked to, chosen by cross-validation.
 
     Parameters
     ----------
-    {ks}
+    {ks} {l2s}
     estimator : KSparseClassifier, default=None
         The model whose other settings are used.
     {cv} {scoring} {one_standard_error}
@@ -354,7 +417,7 @@ class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
 
     Attributes
     ----------
-    {ks_} {scores_} {mean_score_} {standard_error_} {best_k_} {best_score_}
+    {ks_} {l2s_} {scores_} {mean_score_} {standard_error_} {best_k_} {best_score_} {cv_results_}
     estimator_ : KSparseClassifier
         The model with the chosen k, fitted on all rows.  The attributes below are its own.
     k_ : int

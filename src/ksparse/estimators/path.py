@@ -147,7 +147,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
         fit_params = {**fit_params, "sample_weight": weight}
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
     d = count_choices(template.groups, shape[1], names)
-    sizes, settings = check_ks(ks, d), clone(template)
+    sizes, settings = check_ks(ks, d), template._fresh()
     # entries that are not finite are found while the columns are standardised
     rows, target = settings._check_pairs(X, y, ensure_all_finite=not check_flag(settings.standardize, "standardize"))
     walk = PathProblem.begin(settings, rows, target, weight, fit_params.get("offset"), sizes)
@@ -175,7 +175,7 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
 def fit_each(template: Any, X: Any, y: Any, sizes: NDArray[np.int64], fit_params: dict[str, Any]) -> list[Any]:
     """One fit for every k, each started from the one before."""
     model: Any = clone(template).set_params(warm_start=True)
-    model._unseen = template._unseen
+    model._unseen, model._l2_factor = template._unseen, template._l2_factor
     models: list[Any] = []
     for k in sizes:
         model.set_params(k=int(k)).fit(X, y, **fit_params)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .. import losses
 from .._validate import renamed
-from ..design import Standardized, as_design
+from ..design import Design, Standardized, as_design
 from ..design.matrix import is_sparse
 from ..losses import total_losses
 from ..problem import Problem
@@ -43,11 +43,14 @@ class PathProblem:
     sizes: list[int]
     ridges: list[float]
     given: OneTarget
+    rows: float  # their number, or the sum of their weights
 
     @classmethod
     @renamed("A must", "X must")
-    def begin(cls, settings: Any, X: Any, y: Any, weight: Array | None, offset: Any, ks: Any) -> PathProblem | None:
-        """The problem of checked rows; None if only fits one by one can do it."""
+    def begin(
+        cls, settings: Any, X: Any, y: Any, weight: Array | None, offset: Any, ks: Any, design: Design | None = None
+    ) -> PathProblem | None:
+        """The problem of checked rows (also as a design, if there is one); None if only fits one by one can do it."""
         rows = settings._check_flags(len(y), weight)
         given = settings._one_target(y, weight, offset)
         if given is None or not settings._may_walk(X) or given.target.min() == given.target.max():
@@ -56,14 +59,22 @@ class PathProblem:
         kept = settings._kept(d)
         if kept.size == d:
             raise ValueError("always_keep must leave columns to choose from, got all of them")
-        scaling = settings._standardized(X, given.weight, False) if settings.standardize else None
+        design = as_design(X) if design is None else design
+        scaling = settings._standardized(X, design, given.weight, False) if settings.standardize else None
         sizes = list(dict.fromkeys(min(int(k), d - kept.size) for k in ks))
         ridges = [settings._ridge(k, d, rows) for k in sizes]
         problem = Problem.create(
-            scaling or as_design(X), given.target, loss=settings.loss, sample_weight=given.weight,
+            scaling or design, given.target, loss=settings.loss, sample_weight=given.weight,
             offset=given.offset, always_keep=kept, intercept=bool(settings.fit_intercept),
         )  # fmt: skip
-        return cls(settings, problem, scaling, sizes, ridges, given)
+        return cls(settings, problem, scaling, sizes, ridges, given, rows)
+
+    def under(self, settings: Any) -> PathProblem:
+        """The same problem with another setting of l2."""
+        if settings is self.settings:
+            return self
+        ridges = [settings._ridge(k, self.problem.d, self.rows) for k in self.sizes]
+        return replace(self, settings=settings, ridges=ridges)
 
     def solve(self) -> list[Result] | None:
         """One result for every size, as long as the callback does not stop; None if only fits one by one can do it."""
@@ -85,10 +96,10 @@ class PathProblem:
                 x, constant = self.given.unit * x, self.given.unit * constant + self.given.centre
         return Coefficients(x, constant)
 
-    def models(self, results: Sequence[Result], ridges: Sequence[float] | None = None, level: int = 3) -> list[Any]:
+    def models(self, results: Sequence[Result], level: int = 3) -> list[Any]:
         """The results as fitted models; `level` is the number of calls from here to the user's line."""
         settings, problem, given = self.settings, self.problem, self.given
-        ridges, found = self.ridges if ridges is None else ridges, self.coefficients(results)
+        ridges, found = self.ridges[: len(results)], self.coefficients(results)
         if not (np.isfinite(found.coef).all() and np.isfinite(found.constant).all()):
             results = [finite_or_diverged(*each) for each in zip(results, *found, strict=True)]
         examined = settings._examinations(
@@ -100,7 +111,9 @@ class PathProblem:
             "scale_": np.ones(d) if self.scaling is None else self.scaling.sizes,
         }  # fmt: skip
         models = []
-        for k, l2, result, examine, w, b in zip(self.sizes, ridges, results, examined, *found, strict=False):
+        for k, l2, result, examine, w, b in zip(
+            self.sizes[: len(results)], ridges, results, examined, *found, strict=True
+        ):
             model = object.__new__(type(settings))
             coef, intercept = settings._shaped(w, float(b), problem.design.dtype)
             model.__dict__ = {
