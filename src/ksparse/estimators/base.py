@@ -130,16 +130,17 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
             return max(1, min(math.ceil(self.k * free), free))
         return min(check_count(self.k, "k"), free)
 
-    def _ridge(self, k: int, d: int, rows: float) -> float:
-        """l2 as a number; the rule behind "auto" needs k and the number of rows (a row of weight two counts twice)."""
+    def _ridges(self, ks: Sequence[int], d: int, rows: float) -> list[float]:
+        """l2 as a number for every k; the rule behind "auto" needs k and the number of rows (weights count)."""
         if isinstance(self.l2, str):
             if self.l2 != "auto":
                 raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
-            burden = k * math.log(d + 1) / rows  # log of the number of choices of k columns, per row
-            return self._l2_factor * 0.1 * min(1.0, burden) ** self._ridge_power
+            # k·log(d + 1): the logarithm of the number of choices of k columns
+            logarithm, factor = math.log(d + 1), 0.1 * self._l2_factor
+            return [factor * min(1.0, k * logarithm / rows) ** self._ridge_power for k in ks]
         if isinstance(self.l2, bool):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
-        return self._l2_factor * check_number(self.l2, "l2")
+        return [self._l2_factor * check_number(self.l2, "l2")] * len(ks)
 
     def _check_joint(self, what: str, remedy: str) -> None:
         """Raise if the settings do not allow JointExchange, which alone knows groups and several outputs."""
@@ -216,7 +217,7 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         if kept.size == d:
             raise ValueError("always_keep must leave columns to choose from, got all of them")
         self.k_ = self._check_k(d - kept.size if labels is None else count_labels(np.delete(labels, kept)))
-        self.l2_ = self._ridge(self.k_, d, self._rows)
+        [self.l2_] = self._ridges([self.k_], d, self._rows)
         if jointly:
             solver: Any = self.solver if isinstance(self.solver, JointExchange) else JointExchange()
         else:

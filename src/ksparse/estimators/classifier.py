@@ -268,7 +268,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             return super()._learn(X, Y, *others)
         n, d = X.shape
         self.k_ = self._check_k(d - self._kept(d).size)
-        self.l2_ = self._ridge(self.k_, d, self._rows)
+        [self.l2_] = self._ridges([self.k_], d, self._rows)
         self.__dict__.setdefault("scale_", np.ones(d))
         status = Status("converged", "all rows seen so far are on one side of this class")
         objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0

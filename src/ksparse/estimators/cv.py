@@ -129,10 +129,10 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         weight, d = check_weights(sample_weight, X), X.shape[1]
         free = count_choices(settings.groups, d, settings._names()) - settings._kept(d).size
         ks = check_ks(self.ks, max(1, free))
-        tried, folds = self._ridges(settings), self._folds(y, weight, classify)
+        tried, folds = self._tried(settings), self._folds(y, weight, classify)
         scores = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks)
         rows = settings._check_flags(X.shape[0], weight)
-        ridges = np.array([[own._ridge(int(k), d, rows) for k in ks] for own in tried])
+        ridges = np.array([own._ridges(ks.tolist(), d, rows) for own in tried])
         k, l2 = self._choose(ks, ridges, scores)
         if self.l2s is not None:
             settings.l2 = l2
@@ -147,7 +147,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _ridges(self, settings: Any) -> list[Any]:
+    def _tried(self, settings: Any) -> list[Any]:
         """The settings with every ridge to try, in ascending order."""
         if self.l2s is None:
             return [settings]
@@ -242,13 +242,13 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
     def _folds(self, y: Any, weight: Any, classify: bool) -> list[Fold]:
         """The folds, checked."""
         n, folds = len(y), []
-        classes = np.unique(y).size if classify else 0
+        index = np.unique(y, return_inverse=True)[1] if classify else None
         for train, test in self._pairs(y, classify):
             own = np.zeros(n)
             own[train] = 1.0 if weight is None else weight[train]
             if weight is not None and not (weight[train].any() and weight[test].any()):
                 raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
-            if classify and np.unique(y[train]).size < classes:
+            if index is not None and not np.bincount(index[train], minlength=index.max() + 1).all():
                 raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
             folds.append(Fold(own, test, None if weight is None else weight[test]))
         return folds

@@ -62,7 +62,7 @@ class PathProblem:
         design = as_design(X) if design is None else design
         scaling = settings._standardized(X, design, given.weight, False) if settings.standardize else None
         sizes = list(dict.fromkeys(min(int(k), d - kept.size) for k in ks))
-        ridges = [settings._ridge(k, d, rows) for k in sizes]
+        ridges = settings._ridges(sizes, d, rows)
         problem = Problem.create(
             scaling or design, given.target, loss=settings.loss, sample_weight=given.weight,
             offset=given.offset, always_keep=kept, intercept=bool(settings.fit_intercept),
@@ -73,8 +73,7 @@ class PathProblem:
         """The same problem with another setting of l2."""
         if settings is self.settings:
             return self
-        ridges = [settings._ridge(k, self.problem.d, self.rows) for k in self.sizes]
-        return replace(self, settings=settings, ridges=ridges)
+        return replace(self, settings=settings, ridges=settings._ridges(self.sizes, self.problem.d, self.rows))
 
     def solve(self) -> list[Result] | None:
         """One result for every size, as long as the callback does not stop; None if only fits one by one can do it."""
