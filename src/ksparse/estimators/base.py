@@ -1,6 +1,6 @@
 """What all estimators share: their parameters, one fit from rows to coefficients, and the use of a fitted model.
 
-This is the only file of the folder that standardises columns and calls the solvers.
+Only this file standardises columns and calls the solvers; walk.py and cv.py call the search for many k at once.
 """
 
 from __future__ import annotations
