@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +23,7 @@ from ..result import Result
 from ..solvers.exchange.path import solve_path
 from .certificate import EXAMINED, ExaminedLater
 from .classifier import KSparseClassifier, has_probabilities
+from .folds import Fold, make_folds
 from .path import check_ks, fit_each, mean_loss
 from .regressor import KSparseRegressor, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
@@ -67,14 +67,6 @@ def _table(ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) ->
         "std_test_score": unit * (pairs / unit).std(axis=1),  # so that no square overflows
         "rank_test_score": 1 + np.searchsorted(np.sort(-mean), -mean),
     }
-
-
-class Fold(NamedTuple):
-    """A fold: a weight for every row (zero unless it is fitted on), and the rows held out."""
-
-    weight: NDArray[np.float64]
-    test: NDArray[np.int64]
-    held_weight: NDArray[np.float64] | None  # of the rows held out
 
 
 class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
@@ -129,7 +121,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         weight, d = check_weights(sample_weight, X), X.shape[1]
         free = count_choices(settings.groups, d, settings._names()) - settings._kept(d).size
         ks = check_ks(self.ks, max(1, free))
-        tried, folds = self._tried(settings), self._folds(y, weight, classify)
+        tried, folds = self._tried(settings), make_folds(self.cv, y, weight, classify)
         scores = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks)
         rows = settings._check_flags(X.shape[0], weight)
         ridges = np.array([own._ridges(ks.tolist(), d, rows) for own in tried])
@@ -221,10 +213,10 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         """The score of every k on the rows held out; models that no walk has found are fitted here."""
         for result in results or ():
             settings._show(result)
-        if walk is not None and results is not None and self.scoring is None:
-            given = walk.given._replace(target=walk.given.target[fold.test], weight=fold.held_weight)
-            return -linear_losses(settings.loss, walk.coefficients(results), X, given, fold.test)
         if walk is not None and results is not None:
+            if self.scoring is None:
+                given = walk.given._replace(target=walk.given.target[fold.test], weight=fold.held_weight)
+                return -linear_losses(settings.loss, walk.coefficients(results), X, given, fold.test)
             models = walk.models(results)
         else:
             models = fit_each(settings, X, y, ks, {"sample_weight": fold.weight})
@@ -238,32 +230,6 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
             return [-mean_loss(model, held, y[test], fold.held_weight) for model in models]
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
         return [float(scorer(model, held, y[test])) for model in models]
-
-    def _folds(self, y: Any, weight: Any, classify: bool) -> list[Fold]:
-        """The folds, checked."""
-        n, folds = len(y), []
-        index = np.unique(y, return_inverse=True)[1] if classify else None
-        for train, test in self._pairs(y, classify):
-            own = np.zeros(n)
-            own[train] = 1.0 if weight is None else weight[train]
-            if weight is not None and not (weight[train].any() and weight[test].any()):
-                raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
-            if index is not None and not np.bincount(index[train], minlength=index.max() + 1).all():
-                raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
-            folds.append(Fold(own, test, None if weight is None else weight[test]))
-        return folds
-
-    def _pairs(self, y: Any, classify: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """Pairs (rows to fit on, rows held out)."""
-        try:
-            folds, every = check_cv(self.cv, y, classifier=classify).split(np.zeros(len(y)), y), np.arange(len(y))
-            pairs = [(every[train], every[test]) for train, test in folds]
-        except (IndexError, TypeError, ValueError) as error:
-            known = "a number of folds, a splitter of scikit-learn or pairs of row numbers (train, test)"
-            raise ValueError(f"cv must be {known} for {len(y)} rows, got {self.cv!r} ({error})") from None
-        if not pairs:
-            raise ValueError(f"cv must give at least one fold, got none from {self.cv!r}")
-        return pairs
 
     def _chosen(self) -> Any:
         """The fitted model with the chosen k."""
