@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from problems import planted, three_of_eight
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -157,9 +158,11 @@ def walk_data(classify, seed=0):
 
 
 @pytest.mark.parametrize("classify", [False, True])
-def test_a_fold_is_the_path_of_its_training_rows(classify):
+@pytest.mark.parametrize("layout", [np.array, csr_array])
+def test_a_fold_is_the_path_of_its_training_rows(classify, layout):
     """Ridge, standardisation and choice come from the training rows alone."""
     X, y = walk_data(classify)
+    X = layout(X)
     rows = np.random.default_rng(1).permutation(90)
     folds = [(np.sort(rows[30:]), np.sort(rows[:30])), (np.sort(rows[:60]), np.sort(rows[60:]))]
     base = KSparseClassifier() if classify else KSparseRegressor()
