@@ -24,8 +24,8 @@ from scipy import sparse
 from ksparse.design.kernels import select
 from ksparse.problem import Problem
 from ksparse.solvers.htsaga import Log, epoch_steps
+from ksparse.solvers.htsvrg import stage_steps
 from ksparse.solvers.screen import LOOKS, SWAPS, make_screen
-from ksparse.solvers.steps import stage_steps
 
 
 # --- the plain step --------------------------------------------------------------------------------------------------

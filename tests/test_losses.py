@@ -45,6 +45,26 @@ def test_extreme_predictions():
     assert value(losses.Logistic(), 40.0, 1.0) > 0  # no cancellation
 
 
+def test_the_logistic_loss_of_all_rows_is_exact_to_rounding():
+    """It is computed by series, in loops that vectorise; the plain formulas are the oracle."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate([5 * rng.standard_normal(2000), [0.0, -0.0, 1e-300, 1e-9, 36.0, -36.0, 700.0, -700.0, 1e308]])
+    y, weight = rng.choice([-1.0, 1.0], z.size), rng.uniform(0.1, 2.0, z.size)
+    weight[::50] = 0.0
+    derivative, curvature = np.empty(z.size), np.empty(z.size)
+    total = losses.evaluate_rows(losses.Logistic(), z, y, weight, derivative, curvature)
+    t = y * z
+    e = np.exp(-np.abs(t))
+    assert total == pytest.approx(weight @ (np.log1p(e) + np.maximum(-t, 0.0)), rel=1e-14)
+    assert np.allclose(derivative, -weight * y * np.where(t > 0, e, 1.0) / (1 + e), rtol=1e-14, atol=1e-300)
+    assert np.allclose(curvature, weight * e / (1 + e) ** 2, rtol=1e-14, atol=1e-300)
+    one = np.ones(1), np.ones(1)
+    for far in (800.0, np.inf):  # e underflows
+        assert losses.evaluate_rows(losses.Logistic(), np.array([far]), *one, derivative[:1], curvature[:1]) < 1e-300
+        assert losses.evaluate_rows(losses.Logistic(), np.array([-far]), *one, derivative[:1], curvature[:1]) == far
+    assert np.isnan(losses.evaluate_rows(losses.Logistic(), np.array([np.nan]), *one, derivative[:1], curvature[:1]))
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_compiled_code_agrees(name):
     """One pass of the compiled kernel against NumPy: the objective and the gradient."""

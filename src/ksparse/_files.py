@@ -1,11 +1,10 @@
-"""Files that survive a kill: replaced in one step, flushed to the disk, and locked against a second writer."""
+"""Files that a run adds to and that survive a kill: locked against a second writer, and flushed to the disk."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 try:
@@ -19,26 +18,6 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 def disk_is_full(error: OSError) -> bool:
     """Whether the disk is full or broken, so that the user's arguments are not to blame."""
     return error.errno in FULL
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; it replaces `path` at the end, and is removed after an error."""
-    spare = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        yield spare
-        os.replace(spare, path)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # for a full disk, the error does not name the file
-        raise
-    finally:
-        spare.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file in one step: whoever reads it sees the old content or the new one."""
-    with whole_file(path) as spare:
-        spare.write_bytes(content)
 
 
 def spare_name(path: Path) -> Path:

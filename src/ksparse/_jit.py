@@ -168,7 +168,7 @@ def inner(function: Callable[..., Any] | None = None, *, fastmath: Any = False, 
 
 
 def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) -> Any:
-    """Declare an operation whose rule is picked by the type of its first argument.
+    """Declare an operation whose rule is picked by the type of its first argument; that for `object` serves the rest.
 
     For example, with a NamedTuple ``Circle``::
 
@@ -189,10 +189,10 @@ def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) ->
         return _find(type(args[0]))(*args)
 
     def _find(cls: type) -> Callable[..., Any]:
-        if cls not in rules:
+        if cls not in rules and object not in rules:
             known = ", ".join(c.__name__ for c in rules)
             raise TypeError(f"{stub.__name__} has no rule for {cls.__name__}; it has rules for {known}")
-        return rules[cls]
+        return rules.get(cls) or rules[object]
 
     def pick(first: Any) -> Callable[..., Any]:
         return _find(np.ndarray if isinstance(first, types.Array) else getattr(first, "instance_class", type(first)))
@@ -200,7 +200,9 @@ def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) ->
     # numba wants the overload's parameters to carry the stub's names, hence a function made from text
     scope: dict[str, Any] = {"pick": pick}
     exec(f"def choose({', '.join(names)}):\n    return pick({names[0]})", scope)
-    overload(operation, jit_options={"nogil": True, "fastmath": fastmath, "forceinline": True})(scope["choose"])
+    # a division by zero gives inf: to raise an error there would keep a loop from vectorising
+    options = {"nogil": True, "fastmath": fastmath, "forceinline": True, "error_model": "numpy"}
+    overload(operation, jit_options=options)(scope["choose"])
 
     def rule(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,23 +1,27 @@
-"""`minimize`: a loss over k-sparse vectors, by any solver of the package."""
+"""`minimize`: a loss over k-sparse vectors, by any solver of the package; and the run of a solver in the loop."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
 from .design import Design, Standardized, as_design
 from .design import standardize as standardize_columns
-from .problem import Problem, check_weight
-from .result import Progress, Result, judged
+from .engine import loop
+from .engine.loop import Clock, State, Stopping, Task, Trace
+from .engine.resume import fingerprint, rebuilt
+from .problem import Problem, Slots, Snapshot, check_weight, copy_slots
+from .result import Progress, Record, Result, Status, judged
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
-from .solvers.base import Solver, run
+from .solvers.base import Solver
+from .solvers.newton import Refitter
 from .sources import as_source
 
 
@@ -177,7 +181,8 @@ def solve(
     if k > free:
         beside = f" beside the {problem.kept.size} always kept" if problem.kept.size else ""
         raise ValueError(f"k must be at most the number of columns{beside}, {free}, got {k}")
-    result = run(solver, problem, k, x0=x0, intercept0=intercept0, rng=rng, callback=callback, max_time=max_time)
+    clock = Clock(max_time, problem.d * solver.batch_size)
+    result = loop.run(SolverRun(solver, problem, k, x0, intercept0, rng, clock), clock, callback)
     if scaled is None:
         return result
     x, constant = scaled.to_original(result.x, result.intercept)
@@ -207,3 +212,123 @@ def _in_units_of_A(callback: Callable[[Progress], Any], scaled: Standardized) ->
         return callback(progress._replace(x=x, intercept=constant))
 
     return tell
+
+
+class SolverRun(Task):
+    """The run of a solver: its iterate is in the slots of a problem."""
+
+    start_argument = "x0"
+    resumable = True
+
+    def __init__(
+        self,
+        solver: Solver,
+        problem: Problem,
+        k: int,
+        x0: ArrayLike | None,
+        intercept0: float,
+        rng: np.random.Generator,
+        clock: Clock,
+    ) -> None:
+        self.solver, self.problem, self.k, self.x0, self.intercept0 = solver, problem, k, x0, intercept0
+        self.rng: np.random.Generator = rng
+        self.clock, self.limit = clock, solver.limit
+        self.slots = problem.slots(k, x0, intercept0)
+        self.best = Snapshot(self.slots)
+        self.null: float | None = None  # the objective of the empty model, once it is known
+        self.rules = Stopping(0.0 if solver.knows_its_end else solver.tol)
+
+    def stages(self, state: State | None) -> Iterator[Record]:
+        return self.solver.iterate(self.problem, self.slots, self.rng, self.clock, state)
+
+    def take(self, record: Record, stage: int) -> Status | None:
+        objective, problem, x = record.objective, self.problem, self.slots.x
+        if stage == 0:
+            if not math.isfinite(objective):
+                raise ValueError(f"the objective is not finite at the start ({objective}); rescale y, offset or x0")
+            at_zero = self.slots._replace(x=np.zeros_like(x))
+            self.rules.begin(objective, objective if self.x0 is None else problem.objective(at_zero))
+            self.null = record.null
+        finite = math.isfinite(objective) and bool(np.isfinite(x).all())
+        if not finite or (self.rules.blown(objective) and self.solver.stop_on_divergence):
+            return self.diverged(record.step)
+        self.best.keep_better(objective, self.slots)
+        return None
+
+    def shown(self) -> tuple[NDArray[np.float64], float, NDArray[np.intp]]:
+        x = self.problem.vector(self.slots)
+        return x, self.problem.constant(self.slots), np.flatnonzero(x)
+
+    def judge(self, record: Record, stage: int) -> Status | None:
+        if record.status is not None:
+            return record.status
+        remedy = self.solver.remedies.get("stalled", "")
+        return self.rules.judge(record, stage, lambda: self.problem.predicted_decrease(self.slots), remedy)
+
+    def exhausted(self) -> Status:
+        remedy = "" if self.solver.tol == 0 else self.solver.remedies["stage limit"]
+        return Status("stage limit", f"all {self.limit} stages done", remedy)
+
+    def diverged(self, step: float) -> Status:
+        return Status("diverged", *self.solver.explain_divergence(self.problem, self.k, step))
+
+    def result(self, status: Status, trace: Trace) -> Result:
+        """The last iterate of a run that ended well; the best one of others."""
+        problem, tol, best = self.problem, self.solver.tol, self.best
+        if status in ("converged", "stage limit", "stalled") and self.null is None and tol > 0.0:
+            self.null = Refitter(problem, lambda: None).empty_fit().objective
+        if status in ("converged", "stage limit", "stopped"):
+            last = float(trace.records[-1][0])
+            status = judged(status, last, self.null, self.rules.slack(tol, self.null), True)
+            if status != "stalled":
+                return self._result(self.slots, last, status, trace, trace.swap_optimal)
+        if status in ("time limit", "interrupted"):
+            best = self._best_of_all()
+            if not trace.records:  # the start itself had not been evaluated
+                trace.add(Record(best.objective, 0, 0, 1.0, math.nan, math.nan))
+        return self._result(best.slots, best.objective, status, trace)
+
+    def _best_of_all(self) -> Snapshot:
+        """The best snapshot or the iterate of the stage that was cut short, which may be better.
+
+        Ctrl-C may have come in the middle of a copy: so both are built anew from their coefficients, and their
+        objectives computed.  But a pass over a source takes long: there the snapshot judged last is good enough.
+        """
+        problem, best = self.problem, self.best
+        points: tuple[Slots, ...] = (best.slots, self.slots)
+        if problem.design.in_memory:
+            best = Snapshot(problem.slots(self.k))
+        else:
+            points = () if math.isfinite(best.objective) else (self.slots,)
+        for point in points:
+            again = problem.slots(self.k, problem.vector(point), problem.constant(point))
+            objective = problem.objective(again)
+            best.keep_better(objective if math.isfinite(objective) else math.inf, again)
+        return best
+
+    def _result(
+        self, slots: Slots, objective: float, status: Status, trace: Trace, swap_optimal: bool | None = None
+    ) -> Result:
+        x, constant = self.problem.vector(slots), self.problem.constant(slots)
+        history = trace.history()
+        return Result(x, constant, np.flatnonzero(x), objective, status, trace.stages, history, swap_optimal, self.null)
+
+    # --- checkpoints ---------------------------------------------------------------------------------------------
+    def fingerprint(self) -> State:
+        return fingerprint(self.solver, self.problem, self.k, self.x0, self.intercept0, self.rng)
+
+    def state(self) -> State:
+        best = self.best.slots
+        return {
+            "slots": [self.slots.column.copy(), self.slots.x.copy()],
+            "best": [best.column.copy(), best.x.copy(), self.best.objective],
+            "null": self.null,
+            "rules": vars(self.rules).copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        copy_slots(rebuilt(self.problem, self.slots, *state["slots"]), self.slots)
+        *best, objective = state["best"]
+        self.best.take(objective, rebuilt(self.problem, self.slots, *best))
+        self.null = state["null"]
+        vars(self.rules).update(state["rules"])

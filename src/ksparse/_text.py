@@ -1,16 +1,20 @@
-"""What is shown as text: tables, values for JSON, and progress on the terminal."""
+"""What is shown or written: tables, values for JSON, whole files, and progress on the terminal."""
 
 from __future__ import annotations
 
 import html
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+EVERY = 10.0  # seconds between lines of progress where there is no terminal
 
 
 def table(rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -66,6 +70,26 @@ def jsonable(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it replaces `path` at the end, and is removed after an error."""
+    spare = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        yield spare
+        os.replace(spare, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # for a full disk, the error does not name the file
+        raise
+    finally:
+        spare.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file in one step: whoever reads it sees the old content or the new one."""
+    with whole_file(path) as spare:
+        spare.write_bytes(content)
+
+
 # --- progress on the terminal ----------------------------------------------------------------------------------------
 @contextmanager
 def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterator[Callable[[Any], Any] | None]:
@@ -85,10 +109,10 @@ def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterat
 
 
 @contextmanager
-def counter(label: str, total: int, show: bool, *, every: float = 10.0) -> Iterator[Callable[[int], None]]:
+def counter(label: str, total: int, show: bool) -> Iterator[Callable[[int], None]]:
     """A function that is called with the number of finished items; it shows the progress and the time left.
 
-    It writes to stderr: a bar on a terminal, elsewhere one line at most every `every` seconds.
+    It writes to stderr: a bar on a terminal, elsewhere one line at most every ten seconds.
     """
     if not show or not total:
         yield lambda more: None
@@ -119,7 +143,7 @@ def counter(label: str, total: int, show: bool, *, every: float = 10.0) -> Itera
         nonlocal done, shown
         done += more
         now = time.monotonic()
-        if now - shown >= every:
+        if now - shown >= EVERY:
             shown = now
             left = duration((now - start) / done * (total - done))
             print(f"{label}: {done:,} of {total:,}, {done / total:.0%}, {left} left", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+# the settings of solvers that are whole numbers, and those of them that may be None
+COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set", "select", "exchange")
+OPTIONAL = ("m", "working_set")
 
 
 class ArgumentError(ValueError):
@@ -72,8 +77,8 @@ def check_number(value: Any, name: str, *, low: float = 0.0, strict: bool = Fals
     return number
 
 
-def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
-    """A whole number or an array of them, each at least `low`."""
+def check_counts(value: Any, name: str) -> NDArray[np.int64]:
+    """A whole number or an array of them, each at least 1."""
     array = as_real(value, name)
     if array.dtype.kind not in "iu":
         whole = array.dtype.kind == "f" and array.ndim > 0 and bool((array == np.floor(array)).all())
@@ -81,7 +86,7 @@ def check_counts(value: Any, name: str, *, low: int = 1) -> NDArray[np.int64]:
             raise ArgumentError(
                 name, f"must be an integer{' or an array of them' * (array.ndim > 0)}, got {_shown(value)}"
             )
-    refuse(array < low, lambda at: f"{name} must be at least {low}, got {array[at]}")
+    refuse(array < 1, lambda at: f"{name} must be at least 1, got {array[at]}")
     refuse(array > 2**53, lambda at: f"{name} must be at most 2^53, got {array[at]}")
     return array.astype(np.int64)
 
@@ -190,3 +195,36 @@ def _from_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# --- settings of solvers ----------------------------------------------------------------------------------------------
+def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
+    """Check the fields of a frozen solver and store them as plain ints and floats; `steps` are the named steps.
+
+    A setting has the same meaning in every solver, so its name says what to check.
+    """
+    for field in dataclasses.fields(solver):
+        name, value = field.name, getattr(solver, field.name)
+        if name == "step":
+            value = check_step(value, steps)
+        elif name in COUNTS and not (name in OPTIONAL and value is None):
+            value = check_count(value, name)
+        elif name == "breaths":
+            value = check_count(value, name, low=0)
+        elif name in ("tol", "gain"):
+            value = check_number(value, name)
+        elif name in ("stop_on_divergence", "refit"):
+            value = check_flag(value, name)
+        elif name == "output":
+            value = check_choice(value, name, ("last", "random"))
+        object.__setattr__(solver, name, value)
+
+
+def check_step(step: Any, names: tuple[str, ...]) -> float | str:
+    """A positive number or one of the names."""
+    if isinstance(step, str):
+        return check_choice(step, "step", names)
+    try:
+        return check_number(step, "step", strict=True)
+    except ValueError as error:
+        raise ValueError(f"{error}; or one of {', '.join(map(repr, names))}") from None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import generic, inner, kernel
+from ._jit import SUMS, generic, inner, kernel
 from ._validate import check_choice, check_number
 
 
@@ -270,9 +270,13 @@ def curvatures(loss, z, y):
     return out
 
 
-@kernel
-def evaluate_rows(loss, z, y, weight, derivative, curvatures):
+@generic(fastmath=SUMS)
+def evaluate(loss, z, y, weight, derivative, curvatures):
     """w̃φ' and w̃φ'' of every row at its prediction, and the sum of w̃φ."""
+
+
+@evaluate.rule(object)
+def _(loss, z, y, weight, derivative, curvatures):
     total = 0.0
     for i in range(y.size):
         derivative[i] = curvatures[i] = 0.0
@@ -283,16 +287,50 @@ def evaluate_rows(loss, z, y, weight, derivative, curvatures):
     return total
 
 
+@evaluate.rule(Logistic)
+def _(loss, z, y, weight, derivative, curvatures):
+    """The same without calls of exp and log, in loops that vectorise, in a third of the time.
+
+    exp(−m) = 2^−q·exp(t) with |t| ≤ log(2)/2, and log(1 + e) = 2·artanh(e/(2 + e)), both by their series to rounding.
+    """
+    n, total, bits = np.uint64(y.size), 0.0, derivative.view(np.int64)
+    for i in range(n):
+        m = abs(z[i])
+        m = 708.0 if m > 708.0 else m  # in this order NaN stays NaN
+        q = np.floor(m * 1.4426950408889634 + 0.5)
+        t = (q * 0.693147180369123816490 - m) + q * 1.90821492927058770002e-10  # log(2) in two parts
+        p = 1 / 40320 + t * (1 / 362880 + t * (1 / 3628800 + t * (1 / 39916800 + t / 479001600)))
+        p = 1 / 24 + t * (1 / 120 + t * (1 / 720 + t * (1 / 5040 + t * p)))
+        curvatures[i] = 1.0 + t * (1.0 + t * (0.5 + t * (1 / 6 + t * p)))
+        derivative[i] = 4503599627371519.0 - q  # 2^52 + 1023 − q: 1023 − q in the last bits, the exponent of 2^−q
+    for i in range(n):
+        bits[i] = bits[i] << 52
+    for i in range(n):
+        e = curvatures[i] * derivative[i]
+        s = e / (2.0 + e)
+        r = s * s
+        p = 1 / 19 + r * (1 / 21 + r * (1 / 23 + r * (1 / 25 + r * (1 / 27 + r * (1 / 29 + r / 31)))))
+        p = 1 / 7 + r * (1 / 9 + r * (1 / 11 + r * (1 / 13 + r * (1 / 15 + r * (1 / 17 + r * p)))))
+        p = s * (2.0 + r * (2 / 3 + r * (2 / 5 + r * 2.0 * p)))
+        t, w, share = y[i] * z[i], weight[i], 1.0 / (1.0 + e)
+        total += w * (p if t > 0.0 else p - t) if w > 0.0 else 0.0
+        derivative[i] = -w * y[i] * (e * share if t > 0.0 else share) if w > 0.0 else 0.0
+        curvatures[i] = w * e * share * share if w > 0.0 else 0.0
+    return total
+
+
+@kernel
+def evaluate_rows(loss, z, y, weight, derivative, curvatures):
+    """`evaluate` for callers in Python."""
+    return evaluate(loss, z, y, weight, derivative, curvatures)
+
+
 @kernel
 def total_losses(loss, z, y, weight):
     """The sum of w·φ over the rows, for every line of predictions z, (models, n)."""
-    out = np.zeros(z.shape[0])
+    out, derivative, curvatures = np.empty(z.shape[0]), np.empty(y.size), np.empty(y.size)
     for m in range(z.shape[0]):
-        total = 0.0
-        for i in range(y.size):
-            if weight[i] > 0.0:
-                total += weight[i] * value(loss, z[m, i], y[i])
-        out[m] = total
+        out[m] = evaluate(loss, z[m], y, weight, derivative, curvatures)
     return out
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import losses
+from ._jit import kernel
 from ._validate import as_array, check_flag, check_number, check_vector
 from .design import Design, Point, Stage, as_design
 from .design.base import membership
@@ -38,6 +39,51 @@ class Slots(NamedTuple):
     x: NDArray[np.float64]
     slot_of: NDArray[np.int32]  # slot of a column, or -1
     member: NDArray[np.uint64]  # one bit per column: has it a slot?
+
+
+class Snapshot:
+    """A copy of an iterate, with its objective; without the places of all d columns, which follow from the others."""
+
+    def __init__(self, slots: Slots, objective: float = math.inf) -> None:
+        self.objective = objective
+        self.slots = Slots(slots.column.copy(), slots.x.copy(), np.empty(0, np.int32), np.empty(0, np.uint64))
+
+    def take(self, objective: float, slots: Slots) -> None:
+        """Remember this iterate."""
+        self.objective = objective
+        self.slots.column[:], self.slots.x[:] = slots.column, slots.x
+
+    def give(self, slots: Slots) -> None:
+        """Put the remembered iterate into `slots`."""
+        copy_slots(self.slots, slots)
+
+    def keep_better(self, objective: float, slots: Slots) -> None:
+        if objective < self.objective:
+            self.take(objective, slots)
+
+
+def copy_slots(source: Slots, target: Slots) -> None:
+    """Make target the iterate that source is, touching only what differs."""
+    move_slots(source.column, source.x, *target)
+
+
+@kernel
+def move_slots(new_column, new_x, column, x, slot_of, member):
+    moved = False
+    for s in range(x.size):
+        x[s] = new_x[s]
+        if column[s] != new_column[s]:
+            moved = True
+            old = column[s]
+            slot_of[old] = -1
+            member[old >> 6] &= ~(np.uint64(1) << np.uint64(old & 63))
+    if not moved:
+        return
+    for s in range(x.size):
+        if column[s] != new_column[s]:
+            new = column[s] = new_column[s]
+            slot_of[new] = s
+            member[new >> 6] |= np.uint64(1) << np.uint64(new & 63)
 
 
 class Limits(NamedTuple):
@@ -234,6 +280,20 @@ class Problem:
         top = self.design.largest_squares(r, self.kept)
         return float(np.max(self.weight * (top + self.kept_square + self.first))) * bound + self.l2
 
+    def step(self, rule: float | str, k: int, check: Callable[[], None]) -> float:
+        """The step of a stochastic method in units of ∇F: a number as it is, or the paper's rules by name."""
+        if rule == "spectral":
+            return inverse(self.top_eigenvalue(check), 2.0)
+        if rule == "theory":
+            # L_{3k+K} with K <= k, the restricted smoothness of section 3.2
+            smoothness = self.restricted_smoothness(min(self.d, 4 * k))
+            if not np.isfinite(smoothness):
+                raise ValueError("step='theory' needs a loss of bounded curvature; use step='auto' or a number")
+            return inverse(smoothness, 0.125)
+        if rule == "auto":
+            return inverse(self.smoothness(k), 0.5)
+        return float(rule)
+
     def top_eigenvalue(self, check: Callable[[], None]) -> float:
         """σ₁(AAᵀ), the largest eigenvalue of AᵀA, with the intercept's column of ones; calls `check` before every pass.
 
@@ -297,6 +357,11 @@ class Problem:
         bounds = np.zeros(self.n)
         bounds[used] = self.weight[used] * losses.start_curvature(self.loss, self.offset[used], self.y[used])
         return bounds
+
+
+def inverse(curvature: float, factor: float) -> float:
+    """factor / curvature; where there is no curvature at all (a matrix of zeros) any step will do."""
+    return factor / curvature if curvature > 0 else 1.0
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:

@@ -345,7 +345,8 @@ def test_outputs_that_cannot_be_are_refused_before_the_work(folder, model, tmp_p
     def opened(*_, **__):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("ksparse.sources.open_files", opened)
+    for module in ("models", "saved"):
+        monkeypatch.setattr(f"ksparse.cli.{module}.open_files", opened)
     data = folder / "diabetes.csv"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link.json").symlink_to(data)

@@ -61,6 +61,19 @@ def test_a_view_of_sparse_rows_is_that_of_dense_ones(loss, share):
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_columns_can_be_centred_and_scaled_once_more(layout):
+    X, _ = problem(layout, "squared")
+    view, columns = standardize(as_design(X), None, True, False), np.array([0, 4, 3, 7])
+    plain, scaled = np.empty((4, 150)), np.empty((4, 150))
+    centre, factor = np.array([0.5, -1.0, 2.0, 0.0]), np.array([2.0, 0.1, 1.0, 3.0])
+    view.read_columns(columns, plain)
+    view.read_columns(columns, scaled, (centre, factor))
+    expected = (plain - centre[:, np.newaxis]) * factor[:, np.newaxis]
+    varied = columns != 3  # column 3 is constant: it stays zero
+    assert np.allclose(scaled[varied], expected[varied], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 def test_columns_of_variance_one(layout):
     X, _ = problem(layout, "squared")
     weight = np.random.default_rng(1).uniform(0.0, 2.0, 150)

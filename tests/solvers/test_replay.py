@@ -12,8 +12,8 @@ from scipy import sparse
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, losses, minimize
 from ksparse.problem import Problem
+from ksparse.solvers.htsvrg import stage_steps
 from ksparse.solvers.screen import SWAPS, make_screen
-from ksparse.solvers.steps import stage_steps
 
 LOSSES = tuple(losses.LOSSES)
 LAYOUTS = {

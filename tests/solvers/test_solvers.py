@@ -11,8 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, minimize
 from ksparse.problem import Problem
+from ksparse.solvers.htsvrg import stage_steps
 from ksparse.solvers.screen import make_screen
-from ksparse.solvers.steps import stage_steps
 
 NO_BETTER = pytest.mark.filterwarnings("ignore:the objective is .* no better:sklearn.exceptions.ConvergenceWarning")
 ALL = {"ht-svrg": HTSVRG, "ht-saga": HTSAGA, "pgd": PGD, "iht": IHT, "stoiht": StoIHT}

@@ -31,7 +31,7 @@ pd = pytest.importorskip("pandas")
 
 from ksparse._dask import ClusterWatch  # noqa: E402
 from ksparse.sources import Partitions, Source, dask_cluster  # noqa: E402
-from ksparse.sources.dask_local import REMEMBERED, SentArrays  # noqa: E402
+from ksparse.sources.dask_cluster import REMEMBERED, SentArrays  # noqa: E402
 
 HERE = "127.0.0.1:0"  # any free port
 LOCAL = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": HERE}

@@ -1,37 +1,15 @@
 """The command line: commands that call the functions of the package; no algorithm lives here.
 
-fit.py, predict.py, theory.py and experiments.py hold the commands (two each); options.py, models.py, saved.py and
+fit.py, predict.py, theory.py and experiments.py hold the commands (two each) and their options; models.py, saved.py and
 session.py what they share.  Slow imports stand inside functions, so that ``ksparse --help`` is fast.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import Annotated, Any
-
 import typer
-from typer.core import TyperGroup
 
 from . import experiments, fit, predict, theory
-from .options import CommandWithLoss
-from .session import fail, standard_output
-
-
-class Commands(TyperGroup):
-    """The group of all commands: it writes the rest of their output, so that a full disk there is one line too."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with standard_output():
-                found = super().invoke(ctx)
-                sys.stdout.flush()
-                return found
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            fail(f"{error.filename}: {error.strerror}", 1)
-
+from .session import Commands, main
 
 app = typer.Typer(
     add_completion=False,
@@ -43,23 +21,9 @@ app = typer.Typer(
     "recovery takes.",
 )
 
-
-@app.callback(invoke_without_command=True)
-def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    # a file that is opened later must not become one of the standard streams
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:
-        fail("the standard output is closed; send it to a file or to /dev/null", 2)
-    if version:
-        from .. import __version__
-
-        print(__version__)
-        raise typer.Exit
-
-
+app.callback(invoke_without_command=True)(main)
 app.command()(theory.bound)
 for command in (theory.plan, fit.fit, fit.path):
-    app.command(cls=CommandWithLoss)(command)
+    app.command(cls=fit.CommandWithLoss)(command)
 for command in (predict.predict, predict.info, experiments.phase, experiments.paper):
     app.command()(command)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .._files import disk_is_full
-from .options import Json
+from .fit import Json
 from .session import errors, fail, json_text, show, warnings_as_notes
 
 Scheduler = Annotated[

@@ -19,7 +19,7 @@ from .. import losses
 from .._text import table
 from ..estimators import KSparseClassifier, KSparseRegressor
 from ..sources import Files, open_files
-from .options import MANY, FitOptions, names, ridge
+from .fit import MANY, FitOptions, names, ridge
 from .session import NOTHING, Session, as_options, need_packages, one_line
 
 SHARE = 1 / 3  # of the memory: a fit may hold the rows and a standardized copy

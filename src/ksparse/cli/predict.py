@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from .._files import whole_file
-from . import options as opt
+from . import fit as opt
 from .session import (
     check_outputs,
     errors_about_fit,
@@ -189,6 +188,8 @@ def prediction_writer(file: Path | None, names: list[str], rows: int, safe: bool
     The file appears when all rows are written; without one, CSV goes to the standard output.  With `safe`, no text of
     a CSV file is a formula to a spreadsheet.
     """
+    from .._text import whole_file
+
     if file is None:
         write_csv = _csv_writer(sys.stdout.buffer, names, safe)
 

@@ -22,9 +22,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from .._files import disk_is_full
 
@@ -371,3 +372,32 @@ def peak_memory() -> int | None:
     except ImportError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+# --- the command line as a whole --------------------------------------------------------------------------------------
+class Commands(TyperGroup):
+    """The group of all commands: it writes the rest of their output, so that a full disk there is one line too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with standard_output():
+                found = super().invoke(ctx)
+                sys.stdout.flush()
+                return found
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            fail(f"{error.filename}: {error.strerror}", 1)
+
+
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    # a file that is opened later must not become one of the standard streams
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        fail("the standard output is closed; send it to a file or to /dev/null", 2)
+    if version:
+        from .. import __version__
+
+        print(__version__)
+        raise typer.Exit

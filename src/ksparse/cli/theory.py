@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Json
+from .fit import Json
 from .session import errors, json_text, show
 
 ALGORITHMS = {"iht": "IHT", "cosamp": "CoSaMP"}

@@ -170,6 +170,10 @@ class Design(ABC):
         Of sparse rows only columns that store every entry may have a centre.
         """
 
+    @abstractmethod
+    def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
+        """(A − centre)·factor, column by column, in single precision; None unless the rows are dense and in memory."""
+
     # --- one pass at an iterate ----------------------------------------------------------------------------------
     @abstractmethod
     def stage(

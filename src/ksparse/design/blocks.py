@@ -207,6 +207,9 @@ class Source(Design):
     def scaled(self, centre: Array, factor: Array) -> Rescaled:
         return Rescaled(self, centre, factor)
 
+    def single_copy(self, centre: Array, factor: Array) -> None:
+        return None
+
     # --- one pass at an iterate
     def stage(
         self, point: Point, y: Array, weight: Array, offset: Array, row_max: Array, idx: Any, reuse: Stage | None

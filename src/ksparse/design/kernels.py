@@ -440,3 +440,12 @@ def take_columns(rows, column, slot_of, member, centre, factor, a, out):
         gather(rows, i, column, 0, slot_of, member, a)
         for s in range(column.size):
             out[s, i] = (a[s] - centre[s]) * factor[s]
+
+
+@kernel
+def scale_rows(rows, low, high, centre, factor, out):
+    """out = (rows − centre)·factor for some rows, computed in double precision."""
+    for i in range(low, high):
+        a, b = rows[i], out[i]
+        for j in range(a.size):
+            b[j] = (a[j] - centre[j]) * factor[j]

@@ -27,11 +27,22 @@ FLAT = 1e-7  # of a mean square: a variance below it is rounding, if it is a dif
 LEAST = 1e-14  # of a mean square: a variance below it is rounding, however it is computed
 WIDTH = 64  # columns that are centred at a time
 
+# how to open a collection that has an attribute of this name; `ksparse.sources` enters its readers here
+FOREIGN: dict[str, Callable[[Any], Design]] = {}
+
 
 # --- from what users give to rows ------------------------------------------------------------------------------------
-def as_design(A: Any, name: str = "A") -> Design:
+def as_design(A: Any) -> Design:
     """A as a design; nothing is copied if it is one already, or a C-ordered array or canonical CSR matrix of floats."""
-    return A if isinstance(A, Design) else InMemory(as_rows(A, name))
+    return A if isinstance(A, Design) else InMemory(as_rows(A))
+
+
+def as_source(X: Any) -> Any:
+    """A Dask collection as a source; anything else unchanged."""
+    for attribute, opened in FOREIGN.items():
+        if hasattr(X, attribute) and not isinstance(X, Design):
+            return opened(X)
+    return X
 
 
 def as_rows(A: Any, name: str = "A") -> Rows:
@@ -286,6 +297,14 @@ class InMemory(Design):
         Z = np.subtract(self.rows, centre.astype(self.dtype), order="C")
         # in double precision, number by number: a factor may be too large for float32, where the product is not
         return InMemory(frozen(np.multiply(Z, factor, out=Z, casting="same_kind")))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
+        if isinstance(self.rows, CSR):
+            return None
+        out = np.empty(self.shape, np.float32)
+        self._each_part(lambda bounds: kernels.scale_rows(self.rows, *bounds, centre, factor, out))
+        return out
 
     # --- one pass at an iterate
     def sweep(

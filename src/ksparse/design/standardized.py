@@ -142,10 +142,11 @@ class Standardized(Design):
 
     # --- columns and rows
     def read_columns(self, columns: Columns, out: Array, scaling: Scaling | None = None) -> None:
-        if scaling is not None:
-            self.materialized.read_columns(columns, out, scaling)
-        else:
-            self.stored.read_columns(columns, out, (self._centre[columns], self._factor[columns]))
+        centre, factor = self._centre[columns], self._factor[columns]
+        if scaling is not None:  # both at once
+            centre = centre + np.divide(scaling[0], factor, out=np.zeros_like(factor), where=factor > 0.0)
+            factor = factor * scaling[1]
+        self.stored.read_columns(columns, out, (centre, factor))
 
     def norms(self, kept: Columns) -> tuple[Array, Array, Array]:
         return self.materialized.norms(kept)
@@ -167,6 +168,11 @@ class Standardized(Design):
 
     def scaled(self, centre: Array, factor: Array) -> Design:
         return self.materialized.scaled(centre, factor)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
+        shift = np.divide(centre, self._factor, out=np.zeros_like(centre), where=self._factor > 0.0)
+        return self.stored.single_copy(self._centre + shift, self._factor * factor)
 
     # --- one pass at an iterate
     def _as_stored(self, point: Point) -> Point:

@@ -25,6 +25,9 @@ PATIENCE = 20  # stages without a new best objective before a run counts as stal
 UNREDEEMED = 0.05  # the share of the objective by which the gradient at the end may still predict a decrease
 BLOW_UP = 100.0  # an objective this many times that of the start has diverged
 CHUNK_SECONDS = 0.03
+GROW, REGROW, SHRINK = 2.0, 1.1, 0.5  # of an adaptive step; chosen on raw and standardised data of several kinds
+LARGEST = 1e100
+SLACK = 1e-12  # a rise of the objective by this share is rounding
 
 State = dict[str, Any]  # plain data in a checkpoint
 Callback = Callable[[Progress], Any]
@@ -304,6 +307,31 @@ class Stopping:
             message += ", though the gradient on the support is far from zero"
             return Status("stalled", message, "standardise the columns, or try another step")
         return Status("stalled", message, remedy)
+
+
+class StepControl:
+    """The rule behind ``step="auto"``.
+
+    The step doubles every stage until one raises the objective; that stage is undone and the step halved, and from then
+    on it grows by a tenth per stage.  Any other step stays as it is, and every stage is accepted.
+    """
+
+    def __init__(self, step: Any, eta: float, growth: float = GROW) -> None:
+        self.adaptive = step == "auto"
+        self.eta = eta
+        self.growth = growth
+
+    def judge(self, before: float, change: float) -> bool:
+        """Whether to accept a stage, from the objective before it and its change; sets the step for the next."""
+        if not self.adaptive:
+            return True
+        accepted = change <= SLACK * abs(before)  # false for NaN
+        if accepted:
+            self.eta = min(self.eta * self.growth, LARGEST)
+        else:
+            self.eta *= SHRINK
+            self.growth = REGROW
+        return accepted
 
 
 def history_of(records: list[tuple[float, ...]]) -> History:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files import write_whole
-from .._text import jsonable
+from .._text import jsonable, write_whole
 from ..sources.encoding import check_encoding, table_encoding
 
 FORMAT, VERSION = "ksparse-model", 1

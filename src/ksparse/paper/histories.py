@@ -19,14 +19,14 @@ DASHES: Any = ("--", "-.", ":", (0, (6, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 
 OTHERS = tuple(map(Line, (ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK, ORANGE), DASHES))
 
 
-def early_stages(limit: int, points: int = 60) -> list[int]:
+def early_stages(limit: int) -> list[int]:
     """The stages to keep of a run that may end soon: all of the first ones, then ever fewer, up to `limit`."""
-    return [0, *np.unique(np.geomspace(1, limit, points).round().astype(int)).tolist()]
+    return [0, *np.unique(np.geomspace(1, limit, 60).round().astype(int)).tolist()]
 
 
-def even_stages(limit: int, points: int = 100) -> list[int]:
+def even_stages(limit: int) -> list[int]:
     """The stages to keep of a long run: evenly spaced."""
-    return np.unique(np.linspace(0, limit, points + 1).round().astype(int)).tolist()
+    return np.unique(np.linspace(0, limit, 101).round().astype(int)).tolist()
 
 
 def logs_at(
@@ -76,9 +76,9 @@ def legend_beneath(ax: Any, title: str | None = None, columns: int = 3) -> None:
     )  # fmt: skip
 
 
-def as_powers(logs: Sequence[float | None], lowest: float = -300.0, highest: float = 300.0) -> list[float]:
+def as_powers(logs: Sequence[float | None]) -> list[float]:
     """Powers of ten, to be drawn on a logarithmic axis; nan for None."""
-    return [math.nan if log is None else 10.0 ** min(max(log, lowest), highest) for log in logs]
+    return [math.nan if log is None else 10.0 ** min(max(log, -300.0), 300.0) for log in logs]
 
 
 def power(log: float | None) -> str:

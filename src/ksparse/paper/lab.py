@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._files import write_whole
+from .._text import write_whole
 from ..sensing.phase import (
     Ledger,
     Workers,

@@ -15,9 +15,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .._files import write_whole
 from .._style import as_bytes
-from .._text import duration
+from .._text import duration, write_whole
 from ..report.markup import check_tools, describe, render, without_markup
 from ..sensing.phase.result import file_name
 from .lab import PRESETS, VERDICTS, Claim, Summary

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import __version__
-from .._files import disk_is_full, write_whole
+from .._files import disk_is_full
+from .._text import write_whole
 from ..estimators.classifier import KSparseClassifier
 from ..estimators.cv import KSparseClassifierCV, KSparseRegressorCV
 from ..estimators.path import Path as KPath

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from .._jit import kernel
 from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
-from ..problem import Problem, Slots
+from ..problem import Problem, Slots, inverse
 from ..result import Record
-from .base import Snapshot, copy_slots, divergence_advice, inverse
+from .base import Snapshot, copy_slots
 from .pursuit import Array, GradientSystem, Iterate, Numbers, Steps, remember
-from .screen import SWAPS, descend, make_screen, project
-from .steps import least_score, scan, settle
+from .screen import SWAPS, descend, least_score, make_screen, project, scan, settle
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower F
 NO_ROWS = np.empty((0, 1), np.int64)
@@ -82,9 +81,6 @@ class GradientSteps(Steps):
             changes = point.rest.entered if point.rest is not before.rest else 0
             change = abs(point.misfit - before.misfit)
             yield Record(point.misfit, n * (system.passes - passes), changes, 0.0, point.memory.taken, change)
-
-    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return divergence_advice(problem, k, step)
 
 
 class Move(NamedTuple):

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top
 
 
@@ -46,9 +45,6 @@ class GraHTP(Pursuit):
     tol: float = 1e-9
 
     any_loss: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self, steps=("auto",))
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         gradients = system.negative_gradients(points)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
 
 
@@ -48,9 +47,6 @@ class GraSP(Pursuit):
     tol: float = 1e-9
 
     any_loss: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         count = max(1, min(self.select * k, system.room - k))

@@ -16,7 +16,7 @@ from ..design.kernels import add_row, add_rows
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Snapshot, Solver, StepControl, check_fields, divergence_advice, stochastic_step
+from .base import Snapshot, Solver, StepControl, check_fields
 from .screen import (
     DRIFT,
     LOOKS,
@@ -25,17 +25,20 @@ from .screen import (
     TAIL,
     TOP,
     Screen,
+    begin,
     count_low,
     descend,
     fetch,
+    find_top,
     forget_rows,
     inflated,
+    look,
     make_screen,
     project,
     push,
     reset_tally,
+    survey,
 )
-from .steps import begin, find_top, look, survey
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,7 @@ class HTSAGA(Solver):
             raise ValueError(
                 "the solver HTSAGA draws from all rows at every step and needs them in memory; use HTSVRG for a source"
             )
-        control = StepControl(
-            self.step, stochastic_step(self.step, problem, slots.x.size - problem.n_kept, clock.check)
-        )
+        control = StepControl(self.step, problem.step(self.step, slots.x.size - problem.n_kept, clock.check))
         screen = make_screen(problem, slots.x.size, 1)
         log = Log(np.empty(n, np.int64), np.empty(n), np.zeros(n), np.zeros(2, np.int64))
         nothing = np.empty((0, 1), np.int64)
@@ -143,9 +144,6 @@ class HTSAGA(Solver):
             screened = 1.0 - int(screen.tally[LOOKS]) / n
             yield Record(start.objective, gradients, int(screen.tally[SWAPS]), screened, eta, abs(change))
 
-    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return divergence_advice(problem, k, step)
-
 
 class Log(NamedTuple):
     """The changes of the table that the average off the slots does not know yet: the latest in order, older summed."""
@@ -176,7 +174,7 @@ def run_saga(loss, stage, log, fresh, start, stop, eta, limits, slots, screen):
         if log.length[1]:
             log.older[:] = 0.0
             log.length[1] = 0
-        if not begin(rows, slots, screen, mu, stage.mu_ones, limits.first, limits.positive):
+        if not begin(slots, screen, mu, stage.mu_ones, limits.first, limits.positive):
             return start
     t = start
     while t < stop:
@@ -262,6 +260,6 @@ def catch_up(rows, log, slots, screen, mu, positive):
         add_row(rows, log.row[q], log.share[q], mu)
     log.length[0] = 0
     screen.edge[DRIFT] = 0.0
-    find_top(rows, slots, screen, mu)
+    find_top(slots, screen, mu)
     if screen.edge[TAIL] > 0.0 and screen.edge[TOP] <= screen.edge[TAIL] + screen.edge[SINCE]:
-        survey(rows, slots, screen, mu, positive)
+        survey(slots, screen, mu, positive)

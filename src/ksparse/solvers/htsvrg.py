@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._jit import inner, kernel
+from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Snapshot, Solver, StepControl, check_fields, divergence_advice, stochastic_step
-from .screen import LOOKS, SWAPS, forget_rows, make_screen
-from .steps import stage_steps
+from .base import Snapshot, Solver, StepControl, check_fields
+from .screen import (
+    LOOKS,
+    SWAPS,
+    Screen,
+    begin,
+    descend,
+    fetch,
+    forget_rows,
+    inflated,
+    look,
+    make_screen,
+    project,
+    push,
+    reset_tally,
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +106,7 @@ class HTSVRG(Solver):
     ) -> Iterator[Record]:
         if state is None:
             k = slots.x.size - problem.n_kept
-            control = StepControl(self.step, stochastic_step(self.step, problem, k, clock.check))
+            control = StepControl(self.step, problem.step(self.step, k, clock.check))
             m = problem.sample(self.batch_size) if self.m is None else self.m
         else:
             control = StepControl(self.step, state["eta"], state["growth"])
@@ -148,5 +163,56 @@ class HTSVRG(Solver):
         idx = rng.integers(0, n, size=m if self.batch_size == 1 else (m, self.batch_size)).reshape(m, -1)
         return idx, int(rng.integers(0, m)) if self.output == "random" else m
 
-    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return divergence_advice(problem, k, step)
+
+def stage_steps(problem: Problem, stage: Stage, slots: Slots, screen: Screen, eta: float) -> Callable[[int, int], int]:
+    """The steps of a stage as a function of (start, stop), for `Clock.steps`.
+
+    With gradient and derivatives zero they are those of hard-thresholded SGD, which `StoIHT` takes.
+    """
+    limits = problem.limits
+    reset_tally(screen)
+    return lambda start, stop: run_steps(problem.loss, stage, start, stop, eta, limits, slots, screen)
+
+
+@kernel
+def run_steps(loss, stage, start, stop, eta, limits, slots, screen):
+    """Take the steps start..stop of a stage; return the step reached (less than `stop` if the numbers overflowed)."""
+    if start == 0 and not begin(slots, screen, stage.mu, stage.mu_ones, limits.first, limits.positive):
+        return start
+    t = start
+    while t < stop:
+        t, must_look = glide(loss, stage, t, stop, eta, limits, slots, screen)
+        if must_look:
+            look(stage.rows, stage.idx, t, slots, screen, stage.mu, eta, limits)
+            project(slots.x, limits)
+            t += 1
+        elif t < stop:
+            break
+    return t
+
+
+@inner
+def glide(loss, stage, start, stop, eta, limits, slots, screen):
+    """Steps in O(k), up to the first that needs a look: then (that step, True), its b on the slots in place of x."""
+    # unpacked here: inside the loop every access to a tuple would cost a reference count
+    rows, idx, derivative = stage.rows, stage.idx, stage.derivative
+    y, weight, offset = stage.y, stage.weight, stage.offset
+    row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
+    cached, seen, log, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
+    a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
+    batch = idx.shape[1]
+    share = 1.0 / batch
+    crowded = column.size - limits.first < slot_of.size  # are there columns off the slots at all?
+    for t in range(start, stop):
+        reach = 0.0
+        for b in range(batch):
+            i = idx[t, b]
+            fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
+            reach += row_max[i] * push(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative)
+        if not reach < np.inf:
+            return t, False
+        bound = inflated(eta, reach, edge, batch) if crowded else 0.0
+        if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
+            return t, True
+        project(x, limits)
+    return stop, False

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..problem import Problem
-from .base import check_fields
 from .descent import GradientSteps
 from .pursuit import Array, GradientSystem, Iterate
 
@@ -54,9 +53,6 @@ class IHT(GradientSteps):
         "stalled": "use PGD, which chooses its step",
         "stage limit": "allow more iterations, or a larger tol",
     }
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def first_steps(self, system: GradientSystem, points: Sequence[Iterate], gradients: Array, k: int) -> list[float]:
         return [float(system.n)] * len(points)

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from .base import check_fields
 from .descent import Move, backtrack
 from .pursuit import Iterate, Pursuit, System, magnitudes, steepest_steps, top
 
@@ -49,9 +48,6 @@ class NIHT(Pursuit):
 
     goes_on: ClassVar[bool] = True
     start: ClassVar[str] = "x0"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         gradients = system.negative_gradients(points)

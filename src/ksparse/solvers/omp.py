@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, magnitudes, union
 
 
@@ -38,9 +37,6 @@ class OMP(Pursuit):
     tol: float = 0.0
 
     start: ClassVar[str] = "empty"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def limit(self) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top, union
 
 
@@ -46,9 +45,6 @@ class OMPR(Pursuit):
     step: float | str = "auto"
     iterations: int = 1000
     tol: float = 1e-9
-
-    def __post_init__(self) -> None:
-        check_fields(self, steps=("auto",))
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         gradients = system.negative_gradients(points)

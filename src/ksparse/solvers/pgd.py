@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import check_fields, inverse
+from ..problem import inverse
 from .descent import GradientSteps
 from .pursuit import Array, GradientSystem, Iterate
 
@@ -50,13 +50,11 @@ class PGD(GradientSteps):
     tol: float = 1e-6
     stop_on_divergence: bool = True
 
+    named_steps: ClassVar[tuple[str, ...]] = ("auto", "spectral")
     remedies: ClassVar[dict[str, str]] = {
         "stalled": "try a smaller step, a larger k, or step='auto'",
         "stage limit": "allow more iterations, or a larger tol",
     }
-
-    def __post_init__(self) -> None:
-        check_fields(self, steps=("auto", "spectral"))
 
     @property
     def adaptive(self) -> bool:

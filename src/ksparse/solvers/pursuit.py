@@ -20,7 +20,7 @@ from ..engine.loop import PATIENCE, Clock, State
 from ..operators import largest
 from ..problem import Problem, Slots
 from ..result import Record, Status
-from .base import Solver, copy_slots
+from .base import Solver, check_fields, copy_slots
 from .newton import NONE, Fit, Refitter, Starts
 
 Array = NDArray[Any]
@@ -139,6 +139,10 @@ class Steps(Solver):
     """What `recover` asks of an algorithm: a step from points to points; one that it does not change has converged."""
 
     iterations: int
+    named_steps: ClassVar[tuple[str, ...]] = ("auto",)  # what `step` may be beside a number, where there is one
+
+    def __post_init__(self) -> None:
+        check_fields(self, self.named_steps)
 
     @property
     def limit(self) -> int:

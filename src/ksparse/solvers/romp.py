@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import check_fields
 from .pursuit import Columns, Iterate, Pursuit, System, magnitudes, remember, top, union
 
 
@@ -45,9 +44,6 @@ class ROMP(Pursuit):
     tol: float = 0.0
 
     start: ClassVar[str] = "empty"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         wide = [point if point.memory is None else point.memory for point in points]  # the support so far

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import check_fields
 from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
 
 
@@ -39,9 +38,6 @@ class SubspacePursuit(Pursuit):
 
     iterations: int = 100
     tol: float = 1e-9
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         return exchange(system, k, points)

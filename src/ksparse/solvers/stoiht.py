@@ -12,9 +12,9 @@ import numpy as np
 from ..engine.loop import Clock, State
 from ..problem import Problem, Slots
 from ..result import Record
-from .base import Solver, check_fields, divergence_advice, stochastic_step
+from .base import Solver, check_fields
+from .htsvrg import stage_steps
 from .screen import LOOKS, SWAPS, make_screen
-from .steps import stage_steps
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class StoIHT(Solver):
         screen = make_screen(problem, slots.x.size, self.batch_size)
         if state is None:
             steps = min(max(1, problem.n // self.batch_size), problem.sample(self.batch_size))
-            eta, objective = stochastic_step(self.step, problem, k, clock.check), problem.objective(slots)
+            eta, objective = problem.step(self.step, k, clock.check), problem.objective(slots)
             yield Record(objective, 0, 0, 1.0, eta, math.inf)
         else:
             eta, objective, steps = state["eta"], state["objective"], state["steps"]
@@ -96,6 +96,3 @@ class StoIHT(Solver):
             screened = 1.0 - int(screen.tally[LOOKS]) / steps
             swaps = int(screen.tally[SWAPS])
             yield Record(objective, steps * self.batch_size, swaps, screened, eta, abs(objective - before))
-
-    def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
-        return divergence_advice(problem, k, step)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..design.blocks import Source as Source
 from ..design.blocks import Times as Times
+from ..design.matrix import FOREIGN
+from ..design.matrix import as_source as as_source
 
 if TYPE_CHECKING:
     from .arrays import Blocks as Blocks
@@ -29,10 +31,10 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
 
 
-def as_source(X: Any) -> Any:
-    """A Dask collection as a source; anything else unchanged."""
-    if hasattr(X, "__dask_graph__") and not isinstance(X, Source):
-        from .dask import Partitions
+def _open_dask(collection: Any) -> Source:
+    from .dask import Partitions
 
-        return Partitions(X)
-    return X
+    return Partitions(collection)
+
+
+FOREIGN["__dask_graph__"] = _open_dask

@@ -127,7 +127,8 @@ class Partitions(Source):
     ) -> Iterator[T]:
         """``function(block, *slices)`` for every partition, where it is; results in order.
 
-        The function is sent once per pass, slices of read-only arrays only once, those of other arrays in every pass.
+        To a cluster the function is sent once per pass, slices of read-only arrays only once, those of other arrays in
+        every pass.
         """
         from .. import __version__
         from .dask_local import PassTask

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import uuid
+from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import cloudpickle
 import dask
@@ -15,11 +18,54 @@ from dask.delayed import delayed
 from numpy.typing import NDArray
 
 from .._dask import PATIENCE, Cancelled, ClusterWatch, cancel, check_workers, result_of
-from .dask_local import BlockFormat, LazyPart, LostWork, PartResult, PassTask, SentArrays, as_block, run_part
+from .dask_local import BlockFormat, LazyPart, LostWork, PartResult, PassTask, as_block, run_part
 
+T = TypeVar("T")
+REMEMBERED = 8  # arrays whose sent copies are remembered: targets, weights, and a few more
 SHARE = 0.6  # of a worker's memory that rows may take: beyond it Dask begins to move them to disk
 SMALL = 1 << 16  # bytes that may be sent with every task
 SPENT = 1 << 20  # bytes of a result that may stay on its worker until the next pass has begun
+
+
+class SentArrays(Generic[T]):
+    """Remembers what was made of the last few read-only arrays when they were sent: the futures of their slices.
+
+    Arrays are recognised by their content, so that the targets of the next fit are not sent again.  An array that
+    nobody can write to is recognised by its identity, without reading its numbers again.
+    """
+
+    def __init__(self, forget: Callable[[T], object] = lambda made: None) -> None:
+        self._known: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
+        self._forget = forget  # called with what was made of an array that is no longer remembered
+
+    def find(self, array: NDArray[Any], make: Callable[[], T]) -> T:
+        """What was made of an array with the same content; else make it now."""
+        key = self._key(array)
+        made = self._known[key][1] if key in self._known else make()
+        self._known[key] = array, made
+        self._known.move_to_end(key)
+        if len(self._known) > REMEMBERED:
+            self._forget(self._known.popitem(last=False)[1][1])
+        return made
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def _key(self, array: NDArray[Any]) -> Any:
+        if not _may_change(array):
+            known = next((key for key, (held, _) in self._known.items() if held is array), None)
+            if known is not None:
+                return known
+        if array.dtype.hasobject:
+            return id(array)  # the array is held, so that no other one can have its id
+        return array.shape, array.dtype.str, hashlib.sha1(np.ascontiguousarray(array).data).digest()
+
+
+def _may_change(array: NDArray[Any]) -> bool:
+    """Whether somebody can write to an array, or to the array behind a read-only view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.flags.writeable or array.base is not None
 
 
 class ClusterWorkers:

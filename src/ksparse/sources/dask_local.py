@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import multiprocessing.pool
 import signal
-import tempfile
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import cloudpickle
 import dask
@@ -30,9 +25,6 @@ from numpy.typing import NDArray
 from .._dask import check_version, portable
 from .._jit import one_thread
 from ..design.matrix import canonical
-
-T = TypeVar("T")
-REMEMBERED = 8  # arrays whose sent copies are remembered: targets, weights, and a few more
 
 
 # --- one partition ---------------------------------------------------------------------------------------------------
@@ -109,48 +101,6 @@ def run_part(task: PassTask, part: Any, rows: int, arrays: tuple[NDArray[Any], .
         return PartResult(result, sizeof(result), read - began, ended - read)
     except Exception as trouble:
         return PartResult(None, error=portable(trouble))
-
-
-# --- read-only arrays that are sent only once ------------------------------------------------------------------------
-class SentArrays(Generic[T]):
-    """Remembers what was made of the last few read-only arrays when they were sent, such as a file.
-
-    Arrays are recognised by their content, so that the targets of the next fit are not sent again.  An array that
-    nobody can write to is recognised by its identity, without reading its numbers again.
-    """
-
-    def __init__(self, forget: Callable[[T], object] = lambda made: None) -> None:
-        self._known: OrderedDict[Any, tuple[NDArray[Any], T]] = OrderedDict()
-        self._forget = forget  # called with what was made of an array that is no longer remembered
-
-    def find(self, array: NDArray[Any], make: Callable[[], T]) -> T:
-        """What was made of an array with the same content; else make it now."""
-        key = self._key(array)
-        made = self._known[key][1] if key in self._known else make()
-        self._known[key] = array, made
-        self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED:
-            self._forget(self._known.popitem(last=False)[1][1])
-        return made
-
-    def clear(self) -> None:
-        self._known.clear()
-
-    def _key(self, array: NDArray[Any]) -> Any:
-        if not _may_change(array):
-            known = next((key for key, (held, _) in self._known.items() if held is array), None)
-            if known is not None:
-                return known
-        if array.dtype.hasobject:
-            return id(array)  # the array is held, so that no other one can have its id
-        return array.shape, array.dtype.str, hashlib.sha1(np.ascontiguousarray(array).data).digest()
-
-
-def _may_change(array: NDArray[Any]) -> bool:
-    """Whether somebody can write to an array, or to the array behind a read-only view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array.flags.writeable or array.base is not None
 
 
 # --- threads and processes -------------------------------------------------------------------------------------------
@@ -262,47 +212,24 @@ class LocalThreads:
 class LocalProcesses(LocalThreads):
     """Runs passes in processes of this machine, which live as long as the source.
 
-    What all processes need is written to a file once, and read once by each.
+    Each partition is sent with the function of the pass and its slices of arrays; the work on its rows takes longer.
     """
 
     def __init__(self, lanes: int, executor: Executor | None) -> None:
         super().__init__(lanes, executor)
-        self._folder = tempfile.TemporaryDirectory(prefix="ksparse-", ignore_cleanup_errors=True)
         self._pool = executor or start_processes(lanes)
-        self._files = self._passes = 0
-        self._old: list[Path] = []  # files that a running pass may still read
-        self._sent: SentArrays[Path] = SentArrays(self._old.append)
-        self._lock = threading.RLock()  # passes may run in several threads
 
     def compute(self, items: list[Any]) -> Any:
         return dask.compute(*items, pool=self._pool)
 
     def begin(self, task: PassTask, arrays: tuple[NDArray[Any], ...]) -> Any:
-        with self._lock:
-            self._passes += 1
-            path = self._new_file("task")
-            path.write_bytes(cloudpickle.dumps(task))
-            return path, [self._path_or_array(array) for array in arrays]
-
-    def _path_or_array(self, array: NDArray[Any]) -> Path | NDArray[Any]:
-        """The path of a read-only array, which is written to a file once; other arrays unchanged."""
-
-        def write() -> Path:
-            path = self._new_file("array")
-            with path.open("wb") as file:
-                np.save(file, array)
-            return path
-
-        return array if array.flags.writeable or array.dtype.hasobject else self._sent.find(array, write)
-
-    def _new_file(self, name: str) -> Path:
-        self._files += 1
-        return Path(self._folder.name) / f"{name}-{self._files}"
+        return self._pool, cloudpickle.dumps(task), arrays
 
     def _submit(self, begun: Any, i: int, low: int, high: int) -> Any:
-        arrays = [(item, low, high) if isinstance(item, Path) else item[low:high] for item in begun[1]]
+        executor, task, arrays = begun
+        work = cloudpickle.dumps((self.parts[i], high - low, tuple(array[low:high] for array in arrays)))
         try:
-            return self._pool.submit(_run_packed, begun[0], cloudpickle.dumps((self.parts[i], high - low, arrays)))
+            return executor.submit(_run_packed, task, work)
         except BrokenExecutor as trouble:  # raised where results are waited for
             failed: Future[PartResult] = Future()
             failed.set_exception(trouble)
@@ -323,16 +250,10 @@ class LocalProcesses(LocalThreads):
     def end(self, begun: Any, running: list[Any]) -> None:
         for future in running:
             future.cancel()
-        begun[0].unlink(missing_ok=True)  # a task that is still running has read it, or is not wanted
-        with self._lock:
-            self._passes -= 1
-            while self._passes == 0 and self._old:
-                self._old.pop().unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._given is None:
             self._pool.shutdown(wait=True, cancel_futures=True)
-        self._folder.cleanup()
 
 
 def start_processes(count: int) -> ProcessPoolExecutor:
@@ -342,22 +263,6 @@ def start_processes(count: int) -> ProcessPoolExecutor:
     )
 
 
-def _run_packed(task: Path, work: bytes) -> PartResult:
+def _run_packed(task: bytes, work: bytes) -> PartResult:
     """What a process does."""
-    part, rows, arrays = cloudpickle.loads(work)
-    return run_part(_load_task(task), part, rows, tuple(_load_slice(item) for item in arrays))
-
-
-@functools.lru_cache(maxsize=2)
-def _load_task(path: Path) -> PassTask:
-    return cloudpickle.loads(path.read_bytes())
-
-
-def _load_slice(item: Any) -> NDArray[Any]:
-    """An array itself, or some rows of the array in a file."""
-    if not isinstance(item, tuple):
-        return item
-    path, low, high = item
-    part = np.array(np.load(path, mmap_mode="r")[low:high])
-    part.flags.writeable = False
-    return part
+    return run_part(cloudpickle.loads(task), *cloudpickle.loads(work))

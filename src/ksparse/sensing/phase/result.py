@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, logit
 
-from ..._files import write_whole
-from ..._text import html_table, table
+from ..._text import html_table, table, write_whole
 from ..._validate import check_choice, check_count, check_number
 
 FORMAT = "ksparse-phase"

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...problem import Problem
 from ...result import History, Result, Status, judged
+from .pivots import Columns
 from .smooth import SmoothPath
 from .squared import EFFORTS as EFFORTS
 from .squared import SquaredPath, Stop
@@ -24,9 +25,11 @@ def solve_path(
     ridges: Sequence[float],
     effort: str,
     check: Callable[[], None] = lambda: None,
+    start: Columns | None = None,
 ) -> list[Result] | None:
     """The fits with at most k columns for every k of `sizes`, each under its own ridge.
 
+    With the squared loss, `start` may name columns to search from.
     The supports are found by one walk under the middle ridge, then exchanged at every size under that size's ridge.
     None where only fits one by one can do it: rows in blocks, too many columns for the memory, numbers that overflow,
     kept columns that depend on each other.
@@ -38,17 +41,17 @@ def solve_path(
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if getattr(problem.loss, "quadratic", False):
-                squared = SquaredPath(problem, check, max(sizes))
-                stops = squared.stops(squared.walk(middle, effort), sizes, ridges)
-                empty = squared.refitter.empty_fit()
+                squared = SquaredPath(problem, check, max(sizes), min(sizes), start)
+                squared.walk(middle, effort)
+                stops, null = squared.stops(sizes, ridges), squared.null
             else:
                 smooth = SmoothPath(problem, check, max(sizes), effort)
-                empty = smooth.best[0]
+                null = smooth.best[0].objective
                 smooth.walk()
                 stops = smooth.stops(sizes, ridges)
     except (np.linalg.LinAlgError, ZeroDivisionError):  # columns that depend on each other, numbers that overflow
         return None
-    results = [_result(problem, stop, empty.objective) for stop in stops]
+    results = [_result(problem, stop, null) for stop in stops]
     return results if all(result.converged for result in results) else None
 
 

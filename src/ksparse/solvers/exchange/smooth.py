@@ -17,7 +17,8 @@ from ...problem import Problem
 from ..newton import Fit, Hessian, Refitter, Starts
 from .exchange import exact_worth
 from .pivots import FLAT, Array, Columns, Tableau, load, new_tableau, perturb_model, step_in_model
-from .squared import Stop, most_promising
+from .scout import most_promising
+from .squared import Stop
 
 GAIN = 1e-6  # an exchange is tried if the model predicts a decrease by this share of F, and kept if F falls by it
 AT_ONCE = 8  # exchanges in a model before F is computed
@@ -190,7 +191,7 @@ class SmoothPath:
     def _in_model(self, model: LocalModel, size: int, most: int, least: float) -> Candidate | None:
         """The model's columns after a change of size and up to `most` exchanges; None if no column may enter."""
         t, count = model.copy(), self.kept + size
-        if step_in_model(t, model.G, np.arange(t.c.size), count, 2.0 * least, most) < 0:
+        if step_in_model(t, model.G, np.arange(t.c.size), size, 2.0 * least, most) < 0:
             return None
         return self._trial(model, t, count)
 

@@ -1,52 +1,67 @@
 """Least squares for every number of columns at once: a walk over the sizes in a model that is exact.
 
 Everything that does not depend on k is computed once: the covariances with y, the variances, and the Gram rows of the
-columns that were ever about to enter.
+columns that were ever about to enter.  With few columns the model has the whole Gram matrix.  With many, a "fast"
+search walks in single precision and then searches the columns it met in double precision; the others walk over all
+columns in double precision, and so know that no exchange lowers the objective.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...problem import Problem
-from ..newton import Refitter
-from .pivots import FLAT, Array, Columns, Tableau, load, new_tableau
+from .pivots import ROWS, Array, Columns, Tableau, load, new_tableau
+from .scout import CACHED, FEW, MANY, Scout, most_promising
 from .walk import (
+    BEGUN,
     DONE,
     EXCHANGING,
     LARGEST,
     ROUNDS,
-    ROWS,
     WANTED,
     BestSupports,
     new_walk,
     perturb_walk,
+    refine,
     settle,
+    settle_sizes,
     walk_on,
 )
 
 SHARE, FLOOR = 1e-9, 1e-14  # an exchange must lower F by this share of it, and of its value without any column
 TURNS = 20  # changes of direction of a walk
 BEYOND = 0.25  # share of the largest size by which a walk goes beyond it
-FEW, MANY = 6, 24  # Gram rows computed at once; many where the data do not fit into the cache
-CACHED = 8_000_000  # numbers that fit
+MORE = 3  # times as many perturbations where one size is wanted
+BELOW = 0.1  # share of the smallest size by which a walk goes below it; smaller sizes are passed without exchanges
 SMALL = 64  # columns whose Gram matrix is computed whole
-PAUSE = 2000  # pivots between two looks at the clock
-LOOKS, WORKING = 4, 120  # perturbations happen among the columns with the largest predicted decrease at so many sizes
+WORKING_SETS, WIDE = 6, 4  # searches for one size, and the columns of the first of them, in units of that size
+PAUSE, WORK = 2000, 3e7  # pivots between two looks at the clock, and multiplications (some 30 ms)
+CHANGED = (0.2, 1.0)  # smallest and largest share of columns that a perturbation takes out
+LOOKS = 4  # sizes at which columns are looked for that perturbations may take
 
 
 class Effort(NamedTuple):
     """How long to search beyond the walk."""
 
+    walks: int  # over all columns, at most; each but the last is followed by perturbations
     rounds: int  # of perturbations, at most
     patience: int  # rounds without a better fit after which to stop
     each: int  # perturbations of every size in a round
+    working: int  # columns with the largest predicted decrease at each of `LOOKS` sizes, among which they happen
 
 
-EFFORTS = {"fast": Effort(0, 0, 0), "default": Effort(6, 1, 2), "best": Effort(60, 10, 4)}
+# "default" was measured on nine paths: with 120 columns instead of 80 they took 343 ms instead of 247, and their
+# objectives fell by less than 0.01%.
+EFFORTS = {
+    "fast": Effort(1, 0, 0, 0, 0),
+    "default": Effort(2, 6, 1, 2, 80),
+    "best": Effort(10, 60, 10, 4, 120),
+}
 
 
 class Stop(NamedTuple):
@@ -59,35 +74,220 @@ class Stop(NamedTuple):
     swap_optimal: bool
 
 
+class Exact(NamedTuple):
+    """A model in double precision on some columns, whose Gram rows are all known."""
+
+    columns: Columns
+    block: Array  # the columns themselves, one row each, centred if there is an intercept
+    means: Array
+    G: Array
+    c: Array
+    own: Array
+
+
 class SquaredPath:
     """The best supports of all sizes that were found; the ridge may be another one at every size."""
 
-    def __init__(self, problem: Problem, check: Callable[[], None], largest: int) -> None:
-        self.problem, self.check, self.wanted_size = problem, check, largest
-        self.refitter = refitter = Refitter(problem, check)
-        self.c, self.own = -refitter.first_gradient, refitter.spread
+    def __init__(
+        self,
+        problem: Problem,
+        check: Callable[[], None],
+        largest: int,
+        smallest: int = 1,
+        start: Columns | None = None,
+    ) -> None:
+        """The sizes from `smallest` to `largest` are wanted; `start` is a support to search from."""
+        self.problem, self.check, self.wanted_size, self.single = problem, check, largest, smallest == largest
         target = problem.y - problem.offset
         self.middle = float(np.average(target, weights=problem.weight)) if problem.intercept else 0.0
         self.target = target - self.middle
-        self.total = float(problem.weight @ (self.target * self.target)) / problem.n
-        if not (np.isfinite(self.total) and np.isfinite(self.c).all() and np.isfinite(self.own).all()):
+        self.weight = problem.weight / problem.n
+        self.total = float(self.weight @ (self.target * self.target))
+        self.mean, self.own = problem.design.column_moments(problem.weight, problem.intercept)
+        if not (np.isfinite(self.total) and np.isfinite(self.own).all()):
             raise np.linalg.LinAlgError("numbers that overflow")
         d, kept = problem.d, problem.kept.size
         usable = int(np.count_nonzero(self.own > 0.0)) - kept
         self.largest = max(0, min(largest + max(2, round(BEYOND * largest)), usable, problem.n - 1 - kept))
         self.slots = kept + self.largest + 1
+        lowest = max(1, min(smallest - max(1, round(BELOW * smallest)), self.largest))
+        self.best, self.thorough = new_walk(self.largest, lowest), True  # the supports are readable at any time
+        if start is not None:
+            self._start_from(np.setdiff1d(start, problem.kept)[: self.largest])
+        self.exact: Exact | None = None  # the model, if it has but a few columns
+        self._last: Exact | None = None  # the last model, whose columns need not be read again
         self.rows, self.row_of, self.known = np.empty((0, d)), np.full(d, -1, np.int64), 0
-        batch = MANY if problem.n * d > CACHED else FEW
-        self.wanted = np.empty(min(batch, d), np.int64)
-        if d <= max(3 * self.largest, SMALL):
-            self.fetch(np.arange(d))
-        else:
-            first = most_promising(self.c, self.own, self.own, max(8, self.largest // 2, batch))
-            self.fetch(np.union1d(problem.kept, first))
+        self.batch = min(MANY if problem.n * d > CACHED else FEW, d)
+
+    def _start_from(self, columns: Columns) -> None:
+        best, columns = self.best, columns[self.own[columns] > 0.0]
+        best.choices[columns.size, : columns.size] = columns
+        best.value[columns.size], best.up[0] = self.total, columns.size == 0  # the value is computed as a walk begins
+
+    @functools.cached_property
+    def c(self) -> Array:
+        """Covariances of all columns with the target."""
+        c = self.problem.design.moments(self.weight * self.target, np.empty(0))[0]
+        if not np.isfinite(c).all():
+            raise np.linalg.LinAlgError("numbers that overflow")
+        return c
+
+    # --- the walk ------------------------------------------------------------------------------------------------
+    def walk(self, l2: float, effort: str) -> None:
+        """Find the best supports of all sizes under one ridge.
+
+        Supports that perturbations have improved are walked from once more, over all columns, until none is improved.
+        """
+        d, rules = self.problem.d, EFFORTS[effort]
+        self.thorough, rng = effort != "fast", np.random.default_rng(0)
+        try:
+            if d <= max(3 * self.largest, SMALL):
+                self._search(self._model(np.arange(d)), l2, rules, rules.rounds, rng)
+                return
+            if self.single and self.problem.n * d > CACHED:
+                self._search_working_sets(l2, rules, rng)
+                return
+            scout = self._scout(l2)
+            columns = np.empty(0, np.int64)
+            for left in range(rules.walks - 1, -1, -1):
+                best = self._unnumbered()
+                if scout is None or not scout.walk(best, self._pause(), self.check):
+                    scout = None
+                    self._walk_all(l2)
+                columns = np.union1d(columns, self._working_set(scout or self, rules.working))
+                if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0, rng):
+                    break
+        except BaseException:
+            self.check = lambda: None  # what was found so far can be read without another look at the clock
+            raise
+
+    def _search_working_sets(self, l2: float, rules: Effort, rng: np.random.Generator) -> None:
+        """Search for one size, each time with the columns added that would lower the best fit most.
+
+        A pass over the rows for their covariances with the residuals costs less than the Gram rows of a walk.
+        """
+        k, best, kept = min(self.wanted_size, self.largest), self.best, self.problem.kept
+        u, columns, value = self.c, np.union1d(kept, best.choices[np.isfinite(best.value)]), np.inf
+        for number in range(WORKING_SETS):
+            more = most_promising(u, self.own, self.own, k + 50 if number else max(WIDE * k, k + 50))
+            columns = np.union1d(columns, more)
+            self._unnumbered()
+            model = self._model(columns)
+            self._search(model, l2, rules, 0, rng)
+            if not best.value[k] < value * (1.0 - SHARE):
+                break
+            value, S = best.value[k], np.concatenate([np.searchsorted(columns, kept), best.choices[k, :k]])
+            x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
+            u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
+        self._unnumbered()
+        self._search(model, l2, rules, rules.rounds, rng)
+
+    def _scout(self, l2: float) -> Scout | None:
+        """A walk in single precision; None where the rows do not allow it."""
+        with np.errstate(over="ignore", divide="ignore"):
+            scale = np.where(self.own > 0.0, 1.0 / np.sqrt(self.own), 0.0)
+        Z = self.problem.design.single_copy(self.mean, scale) if self.total > 0.0 else None
+        return None if Z is None else Scout(self.problem, Z, scale, self.target, self.total, self.slots, l2)
+
+    def _walk_all(self, l2: float) -> None:
+        """Walk over all columns in double precision."""
+        kept, best = self.problem.kept, self.best
+        if self.known == 0:
+            self.fetch(
+                np.union1d(kept, most_promising(self.c, self.own, self.own, max(8, self.slots // 2, self.batch)))
+            )
+            self.t = new_tableau(self.c, self.own, np.full(self.own.size, l2), self.total, self.slots, kept.size)
+        used = np.unique(best.choices[np.isfinite(best.value)])
+        self.fetch(used[self.row_of[used] < 0])
+        self._walk_on(self.t)
+
+    def _unnumbered(self) -> BestSupports:
+        """The best supports in the numbers of all columns, to be walked from anew."""
+        if self.exact is not None:
+            self.best.choices[:] = self.exact.columns[self.best.choices]
+            self.exact = None
+        self.best.state[BEGUN] = 0
+        return self.best
+
+    def _working_set(self, over: Any, count: int) -> Columns:
+        """The columns whose Gram rows are known, and those with the largest predicted decrease at a few sizes."""
+        best, chosen = self.best, [np.flatnonzero(over.row_of >= 0)]
+        if count:
+            sizes = [self.wanted_size] if self.single else np.linspace(1, best.state[LARGEST], LOOKS)
+            for k in np.unique(np.minimum(sizes, best.state[LARGEST]).astype(int)):
+                if np.isfinite(best.value[k]):
+                    load(over.t, np.concatenate([self.problem.kept, best.choices[k, :k]]), over.rows, over.row_of)
+                    chosen.append(most_promising(over.t.u, over.t.D, over.t.own, count))
+        return np.unique(np.concatenate(chosen))
+
+    def _search(self, model: Exact, l2: float, rules: Effort, rounds: int, rng: np.random.Generator) -> int:
+        """Walk among a few columns, and perturb; returns how many supports the perturbations have improved."""
+        best, at = self.best, np.arange(model.columns.size)
+        t = self._tableau(model, l2)
+        best.choices[:] = np.searchsorted(model.columns, best.choices)
+        best.state[BEGUN], self.exact = 0, model
+        self._walk_on(t, model.G, at)
+        quiet, total, spare = 0, 0, self._tableau(model, l2)
+        for _ in range(rounds):
+            improved = self._perturb(model, t, spare, rules.each, rng)
+            quiet, total = 0 if improved else quiet + 1, total + improved
+            if improved:
+                self._walk_on(t, model.G, at)
+            elif quiet >= rules.patience:
+                break
+        return total
+
+    def _perturb(self, model: Exact, t: Tableau, spare: Tableau, each: int, rng: np.random.Generator) -> int:
+        """Perturb all supports among the columns of the model; returns how many were improved."""
+        best, improved, at = self.best, 0, np.arange(model.columns.size)
+        high = min(self.wanted_size, int(best.state[LARGEST]))
+        step = int(np.clip(WORK / (at.size * self.slots**2), 1, self.slots))  # sizes between two looks at the clock
+        for _ in range(MORE * each if self.single else each):
+            shares, priority = rng.uniform(*CHANGED, high + 1), rng.random(at.size)
+            for low in range(high if self.single else 2, high + 1, step):
+                self.check()
+                top, floor = min(low + step - 1, high), FLOOR * self.total
+                improved += perturb_walk(t, spare, best, model.G, at, shares, priority, SHARE, floor, low, top)
+        return improved
+
+    def _walk_on(self, t: Tableau, G: Array | None = None, at: Columns | None = None) -> None:
+        best, wanted = self.best, np.empty(self.batch, np.int64)
+        best.state[ROUNDS] = best.state[EXCHANGING] = 0
+        kept, how = self.problem.kept, ROWS
+        fixed = kept if self.exact is None else np.searchsorted(self.exact.columns, kept)
+        while how != DONE:
+            self.check()
+            rows, row_of = (self.rows, self.row_of) if G is None else (G, at)
+            how = walk_on(t, best, fixed, rows, row_of, SHARE, FLOOR * self.total, TURNS, wanted, self._pause())
+            if how == ROWS:
+                self.fetch(wanted[: best.state[WANTED]].copy())
+
+    def _pause(self) -> int:
+        return int(np.clip(WORK / (self.problem.d * self.slots), 1, PAUSE))
+
+    # --- Gram rows and models ------------------------------------------------------------------------------------
+    def _block(self, columns: Columns) -> tuple[Array, Array]:
+        """Some columns, one row each, centred if there is an intercept; and their means."""
+        block, means = np.empty((columns.size, self.problem.n)), np.zeros(columns.size)
+        known = self._last
+        old = np.isin(columns, known.columns) if known else np.zeros(columns.size, dtype=bool)
+        if known and old.any():
+            at = np.searchsorted(known.columns, columns[old])
+            block[old], means[old] = known.block[at], known.means[at]
+        if not old.all():
+            new = np.empty((int((~old).sum()), self.problem.n)) if old.any() else block
+            self.problem.design.read_columns(columns[~old], new)
+            if self.problem.intercept:
+                means[~old] = new @ self.weight
+                new -= means[~old, np.newaxis]
+            block[~old] = new
+        return block, means
 
     def fetch(self, columns: Columns) -> None:
         """Compute the Gram rows of some columns."""
-        more = self.refitter.cross(self.refitter.block(columns), self.problem.weight)
+        if columns.size == 0:
+            return
+        more = self.problem.design.left_product(self._block(columns)[0] * self.weight)
         end = self.known + columns.size
         if end > len(self.rows):
             room = np.empty((max(2 * len(self.rows), end), self.problem.d))
@@ -95,114 +295,77 @@ class SquaredPath:
             self.rows = room
         self.rows[self.known : end], self.row_of[columns], self.known = more, np.arange(self.known, end), end
 
-    def tableau(self, l2: float, columns: Columns) -> Tableau:
-        """The model under a ridge with these columns in, the kept ones first."""
-        t = new_tableau(self.c, self.own, np.full(self.c.size, l2), self.total, self.slots, self.problem.kept.size)
-        load(t, columns, self.rows, self.row_of)
-        return t
+    def _model(self, columns: Columns) -> Exact:
+        """The model on some columns."""
+        block, means = self._block(columns)
+        weighted = block * self.weight
+        G, c = weighted @ block.T, weighted @ self.target
+        if not (np.isfinite(c).all() and np.isfinite(G).all()):
+            raise np.linalg.LinAlgError("numbers that overflow")
+        self._last = Exact(columns, block, means, G, c, np.where(self.own[columns] > 0.0, G.diagonal(), 0.0))
+        return self._last
 
-    # --- the walk ------------------------------------------------------------------------------------------------
-    def walk(self, l2: float, effort: str) -> BestSupports:
-        """BestSupports over all sizes under one ridge."""
-        kept, rules = self.problem.kept, EFFORTS[effort]
-        t, walk = self.tableau(l2, kept), new_walk(self.largest, self.slots)
-        walk.columns[0, : kept.size] = kept
-        walk.value[0] = self.total - float(t.c[kept] @ t.v[: kept.size])
-        self._walk_on(t, walk)
-        quiet, rng = 0, np.random.default_rng(0)
-        for _ in range(rules.rounds):
-            quiet = 0 if self._perturbed(walk, l2, rules.each, rng) else quiet + 1
-            if quiet == 0:
-                self._walk_on(t, walk)
-            elif quiet >= rules.patience:
-                break
-        return walk
-
-    def _walk_on(self, t: Tableau, walk: BestSupports) -> None:
-        walk.state[ROUNDS] = walk.state[EXCHANGING] = 0
-        while True:
-            self.check()
-            floor = FLOOR * self.total
-            how = walk_on(t, walk, self.rows, self.row_of, SHARE, floor, TURNS, self.wanted, PAUSE)
-            if how == DONE:
-                return
-            if how == ROWS:
-                self.fetch(self.wanted[: walk.state[WANTED]].copy())
-
-    def _perturbed(self, walk: BestSupports, l2: float, each: int, rng: np.random.Generator) -> int:
-        """Perturb all supports among the most promising columns; returns how many were improved."""
-        self.check()
-        within, kept = self._working_set(walk, l2), self.problem.kept
-        number = np.zeros(self.problem.d, np.int64)
-        number[within] = np.arange(within.size)
-        G, at = self.refitter.gram(within, self.problem.weight), np.arange(within.size)
-        t = new_tableau(self.c[within], self.own[within], np.full(at.size, l2), self.total, self.slots, kept.size)
-        load(t, number[kept], G, at)
-        here = walk._replace(columns=number[walk.columns])
-        high, improved = min(self.wanted_size, int(walk.state[LARGEST])), 0
-        for _ in range(each):
-            shares, priority = rng.uniform(0.2, 1.0, high + 1), rng.random(at.size)
-            improved += perturb_walk(t, here, G, at, shares, priority, SHARE, FLOOR * self.total, high)
-        walk.columns[:] = within[here.columns]
-        new = np.unique(walk.columns[np.isfinite(walk.value)])
-        if (self.row_of[new] < 0).any():
-            self.fetch(new[self.row_of[new] < 0])
-        return improved
-
-    def _working_set(self, walk: BestSupports, l2: float) -> Columns:
-        """The columns whose Gram rows are known, and those with the largest predicted decrease at a few sizes."""
-        chosen, kept = [np.flatnonzero(self.row_of >= 0)], self.problem.kept.size
-        if chosen[0].size < self.problem.d:
-            for k in np.unique(np.linspace(1, walk.state[LARGEST], LOOKS).astype(int)):
-                if np.isfinite(walk.value[k]):
-                    t = self.tableau(l2, walk.columns[k, : kept + k])
-                    chosen.append(most_promising(t.u, t.D, t.own, WORKING))
-        return np.unique(np.concatenate(chosen))
+    def _tableau(self, model: Exact, l2: float) -> Tableau:
+        d, kept = model.columns.size, self.problem.kept.size
+        return new_tableau(model.c, model.own, np.full(d, l2), self.total, self.slots, kept)
 
     # --- the end -------------------------------------------------------------------------------------------------
-    def stops(self, walk: BestSupports, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
+    @property
+    def null(self) -> float:
+        """The objective of the intercept and the kept columns alone."""
+        return 0.5 * float(self.best.value[0])
+
+    def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
         """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
-        kept, supports, state = self.problem.kept.size, [], np.zeros_like(walk.state)
-        known = np.flatnonzero(np.isfinite(walk.value))
-        for k, l2 in zip(sizes, ridges, strict=True):
+        known = np.flatnonzero(np.isfinite(self.best.value))
+        found = known[np.searchsorted(known, np.asarray(sizes), side="right") - 1]
+        l2 = np.asarray(ridges, dtype=np.float64)
+        columns = np.full((found.size, self.slots), -1)
+        kept = self.problem.kept
+        model = self.exact
+        if model is None:  # the walk was interrupted early
+            for b, k in enumerate(found):
+                columns[b, : kept.size + k] = np.concatenate([kept, self.best.choices[k, :k]])
+        else:
+            t, at, fixed = self._tableau(model, l2[0]), np.arange(len(model.G)), np.searchsorted(model.columns, kept)
+            floor = FLOOR * self.total
+            settle_sizes(t, self.best, model.G, at, fixed, model.own, found, l2, SHARE, floor, columns)
+            complete = model.columns.size == self.problem.d
+            if complete or not self.thorough:
+                return self._fits(model, columns, l2, complete)
+            columns[columns >= 0] = model.columns[columns[columns >= 0]]
+        self._settle_all(columns, l2)
+        used = np.unique(columns[columns >= 0])
+        columns[columns >= 0] = np.searchsorted(used, columns[columns >= 0])
+        return self._fits(self._model(used), columns, l2, True)
+
+    def _settle_all(self, columns: Columns, ridges: Array) -> None:
+        """Exchange the columns at each size with all others of the problem, until nothing is gained."""
+        state, wanted = np.zeros_like(self.best.state), np.empty(self.batch, np.int64)
+        used = np.unique(columns[columns >= 0])
+        self.fetch(used[self.row_of[used] < 0])
+        t = new_tableau(self.c, self.own, np.zeros(self.own.size), self.total, self.slots, self.problem.kept.size)
+        for S, l2 in zip(columns, ridges, strict=True):
             self.check()
-            size = int(known[known <= k][-1])
-            t = self.tableau(l2, walk.columns[size, : kept + size])
-            while settle(t, self.rows, self.row_of, SHARE, FLOOR * self.total, self.wanted, state) == ROWS:
-                self.fetch(self.wanted[: state[WANTED]].copy())
-            supports.append((t.columns[: kept + size].copy(), l2))
-        return self._fits(supports)
+            t.ridge[:], t.own[:] = l2, self.own + l2
+            load(t, S[S >= 0], self.rows, self.row_of)
+            while settle(t, self.rows, self.row_of, SHARE, FLOOR * self.total, wanted, state) == ROWS:
+                self.fetch(wanted[: state[WANTED]].copy())
+            S[: t.held[0]] = t.columns[: t.held[0]]
 
-    def _fits(self, supports: list[tuple[Columns, float]]) -> list[Stop]:
-        """Coefficients on some supports, from the rows themselves: one pass over the columns of all of them."""
-        problem, weight = self.problem, self.problem.weight / self.problem.n
-        used = np.unique(np.concatenate([columns for columns, _ in supports]))
-        block, means = self.refitter.block(used).copy(), self.refitter.centre[used]
-        block -= means[:, np.newaxis]
-        X = np.zeros((len(supports), used.size))
-        inverses = [self._inverse(columns, l2) for columns, l2 in supports]
-        for step in range(2):  # the second step is from the residuals of the first: it mends what was rounded
-            residual = self.target - X @ block
-            gradient = (residual * weight) @ block.T if step else np.broadcast_to(self.c[used], X.shape)
-            for x, g, (columns, l2), inverse in zip(X, gradient, supports, inverses, strict=True):
-                at = np.searchsorted(used, columns)
-                x[at] += inverse @ (g[at] - l2 * x[at])
-        residual = self.target - X @ block
-        found = []
-        for x, r, (columns, l2) in zip(X, residual, supports, strict=True):
-            objective = 0.5 * float(weight @ (r * r)) + (0.5 * l2 * float(x @ x) if l2 else 0.0)
-            constant = self.middle - float(means @ x) if problem.intercept else 0.0
-            found.append(Stop(columns, x[np.searchsorted(used, columns)], constant, objective, True))
-        return found
-
-    def _inverse(self, columns: Columns, l2: float) -> Any:
-        G = self.rows[self.row_of[columns]][:, columns]
-        G.flat[:: columns.size + 1] += l2
-        return np.linalg.inv(G)
-
-
-def most_promising(u: Array, left: Array, own: Array, count: int) -> Columns:
-    """The columns that would lower the model most by themselves."""
-    usable = left > FLAT * own
-    worth = np.where(usable, u * u / np.where(usable, left, 1.0), -1.0)
-    return np.argpartition(-worth, count - 1)[:count] if count < u.size else np.arange(u.size)
+    def _fits(self, model: Exact, columns: Columns, ridges: Array, optimal: bool) -> list[Stop]:
+        """Coefficients on some supports, from the rows themselves; `columns` are numbered as in the model."""
+        X, weight = np.zeros((len(columns), model.columns.size)), self.weight
+        refine(model.G, ridges, columns, np.tile(model.c, (len(X), 1)), X)
+        residual = self.target - X @ model.block  # the second step mends what the first has rounded
+        refine(model.G, ridges, columns, (residual * weight) @ model.block.T, X)
+        residual = self.target - X @ model.block
+        with np.errstate(over="ignore", invalid="ignore"):
+            objectives = 0.5 * ((residual * residual) @ weight)
+            objectives[ridges > 0.0] += (0.5 * ridges * np.einsum("ij,ij->i", X, X))[ridges > 0.0]
+        constants = self.middle - X @ model.means if self.problem.intercept else np.zeros(len(X))
+        stops = []
+        for x, S, constant, objective in zip(X, columns, constants.tolist(), objectives.tolist(), strict=True):
+            S = S[S >= 0]
+            stops.append(Stop(model.columns[S], x[S], constant, objective, optimal))
+        return stops
