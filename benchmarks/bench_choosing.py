@@ -2,10 +2,11 @@
 
     python benchmarks/bench_choosing.py [--data FOLDER] [--works diabetes,ar] [--runs 5] [--out FILE]
 
-Whole public calls (`fit`, `k_path`, `fit` of a CV estimator with 5 folds), with checks of the arguments and all that
-the models show.  One thread, CPU time, the median of alternating runs after one that is not counted (imports,
-compiling).  Objectives: the supports of both at every k, refitted alike without a ridge (with 1e-4 for the logistic
-works, whose classes may be separable), as ratios ksparse / abess; below 1 ksparse is better.  Both get the same folds.
+Whole public calls (`fit`, `k_path`, `fit` of a CV estimator with 5 folds), with checks of the arguments, but without
+worth and certificate, which a model computes when asked.  One thread, CPU time, the median of alternating runs after
+one that is not counted (imports, compiling).  Objectives: the supports of both at every k, refitted alike without a
+ridge (with 1e-4 for the logistic works, whose classes may be separable), as ratios ksparse / abess; below 1 ksparse is
+better.  Both get the same folds.
 
 Works from FOLDER (see `_works.py`) are skipped without it.  Exits with 1 if an objective is above 1.001 times abess's.
 """

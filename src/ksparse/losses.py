@@ -325,6 +325,15 @@ def evaluate_rows(loss, z, y, weight, derivative, curvatures):
     return evaluate(loss, z, y, weight, derivative, curvatures)
 
 
+@kernel
+def total_losses(loss, z, y, weight):
+    """The sum of w·φ over the rows, for every line of predictions z, (models, n)."""
+    out, derivative, curvatures = np.empty(z.shape[0]), np.empty(y.size), np.empty(y.size)
+    for m in range(z.shape[0]):
+        out[m] = evaluate(loss, z[m], y, weight, derivative, curvatures)
+    return out
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 LOSSES: dict[str, type] = {
     "squared": Squared,

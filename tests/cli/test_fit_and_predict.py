@@ -20,7 +20,7 @@ from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_diabet
 from sklearn.linear_model import GammaRegressor
 
 import ksparse
-from ksparse import KSparseClassifier, KSparseRegressor, k_path
+from ksparse import KSparseClassifier, KSparseRegressor, KSparseRegressorCV, k_path
 from ksparse.losses import LOSSES
 
 pa = pytest.importorskip("pyarrow", reason="files need the files extra")
@@ -167,6 +167,20 @@ def test_cross_validation_chooses_k(folder):
     assert "--ks is for --cv" in refused("fit", folder / "diabetes.csv", "--target", "progression", "--ks", "1:3")
 
 
+def test_fit_chooses_the_ridge_by_cross_validation(folder, tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    command = ("fit", folder / "diabetes.csv", "--target", "progression", "--cv", 3, "--ks", "1:4")
+    for text, l2s in (("auto", "auto"), ("1,0.01", [0.01, 1.0])):
+        facts = json.loads(run(*command, "--l2s", text, "--json").stdout)
+        search = KSparseRegressorCV(range(1, 5), l2s=l2s, cv=3).fit(X, y)
+        assert facts["k"] == facts["cv"]["chosen_k"] == search.k_
+        assert facts["l2"] == facts["cv"]["chosen_l2"] == pytest.approx(search.l2_)
+        assert facts["cv"]["l2s"] == pytest.approx(search.l2s_.tolist())
+    done = run(*command, "--l2s", "0.5", "--out", tmp_path / "model.json")
+    assert "of 1 to 4 and l2 = 0.5 by cross-validation" in done.stdout
+    assert json.loads((tmp_path / "model.json").read_text())["parameters"]["l2"] == 0.5
+
+
 def test_options_reach_the_estimator(folder, tmp_path):
     common = ("fit", folder / "diabetes.csv", "--target", "progression", "--json", "-k", 2)
     features = lambda *more: [row["feature"] for row in json.loads(run(*common, *more).stdout)["features"]]  # noqa: E731
@@ -301,6 +315,15 @@ def test_a_fit_that_is_not_done_is_noted(folder):
         (("--cv", "500"), "--cv must be at most the 442 rows"),
         (("--cv", "5", "--ks", "3:x"), "--ks must be whole numbers from 1 on"),
         (("--cv", "5", "--ks", "1:999999999999"), "--ks must be whole numbers from 1 on"),
+        (
+            ("--cv", "5", "--l2s", "0.1,much"),
+            "--l2s must be 'auto' or numbers of at least 0 such as 0.01,0.1, got '0.1,m",
+        ),
+        (("--cv", "5", "--l2s", "-1"), "--l2s must be 'auto' or numbers of at least 0"),
+        (("--cv", "5", "--l2s", "nan"), "--l2s must be 'auto' or numbers of at least 0"),
+        (("--cv", "5", "--l2s", ""), "--l2s must be 'auto' or numbers of at least 0"),
+        (("--l2s", "auto"), "--l2s is for --cv, which chooses among them; add --cv 5"),
+        (("--cv", "5", "--l2s", "auto", "--l2", "0"), "--l2s auto tries multiples of --l2, which is 0; give numbers"),
         (("--max-time", "0"), "--max-time must be above 0"),
         (("--seed", "-1"), "--seed must be at least 0"),
         (("--keep", "nose"), "--keep names the column 'nose'"),

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from problems import planted, three_of_eight
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -119,18 +120,27 @@ def test_cross_validation_knows_names():
 
 def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
     """Refits for the worth of every feature would take a good part of a cross-validation."""
-    from ksparse.estimators import base
+    from ksparse.estimators import base, certificate
 
-    seen, examine = [], base.examine
-    monkeypatch.setattr(base, "examine", lambda *all: (seen.append(1), examine(*all))[1])
+    seen, examine = [], certificate.examine
+    monkeypatch.setattr(certificate, "examine", lambda *all: (seen.append(1), examine(*all))[1])
     X, y = load_breast_cancer(return_X_y=True)
     model = KSparseClassifierCV([1, 2], cv=3).fit(X, y)
-    assert len(seen) == 1
+    assert len(seen) == 0
     assert model.estimator_.feature_worth_.max() > 0.0
-    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    assert model.feature_worth_.max() > 0.0
+    assert model.certificate_ is model.estimator_.certificate_
     assert len(seen) == 1
-    k_path(X, y, [1, 2], KSparseClassifier())
+    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    path = k_path(X, y, [1, 2], KSparseClassifier())
+    assert len(seen) == 1
+    _ = [fitted.summary() for fitted in path.models]
     assert len(seen) == 3  # these models are the user's
+    monkeypatch.setattr(base, "HELD", 0)  # too large to hold: examined at once, but only what somebody may see
+    support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
+    assert len(seen) == 3
+    KSparseClassifierCV([1, 2], cv=3, scoring="accuracy").fit(X, y)
+    assert len(seen) == 4
     for cv in (b"bytes", np.ones((2, 2, 2)), [(0, [999])], 0):
         with pytest.raises(ValueError, match="cv must be a number of folds"):
             KSparseClassifierCV([1], cv=cv).fit(X, y)
@@ -148,9 +158,11 @@ def walk_data(classify, seed=0):
 
 
 @pytest.mark.parametrize("classify", [False, True])
-def test_a_fold_is_the_path_of_its_training_rows(classify):
+@pytest.mark.parametrize("layout", [np.array, csr_array])
+def test_a_fold_is_the_path_of_its_training_rows(classify, layout):
     """Ridge, standardisation and choice come from the training rows alone."""
     X, y = walk_data(classify)
+    X = layout(X)
     rows = np.random.default_rng(1).permutation(90)
     folds = [(np.sort(rows[30:]), np.sort(rows[:30])), (np.sort(rows[:60]), np.sort(rows[60:]))]
     base = KSparseClassifier() if classify else KSparseRegressor()

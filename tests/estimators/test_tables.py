@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.utils.validation import validate_data
 
 from ksparse import KSparseClassifier, KSparseRegressor, KSparseRegressorCV, KSparseSelector, k_path, support_stability
+from ksparse.estimators import tables
 
 N = 20
 MISSING = r"X: the value in row 3, column 'city' is missing \(NaN\); impute it"
@@ -104,3 +106,54 @@ def test_other_errors_stay_what_they_are():
     with pytest.raises(ValueError, match="Complex data not supported"):
         KSparseRegressor(k=1).fit(table(1j * np.arange(N)), np.arange(N))
     assert KSparseRegressor(k=1).fit(table(["1.5", "2.5"] * (N // 2)), np.arange(N)).k_ == 1  # numbers, if as text
+
+
+# --- plain arrays ----------------------------------------------------------------------------------------------------
+A, B = np.arange(12.0).reshape(4, 3), np.arange(4.0)
+PAIRS = {  # X, y, whether scikit-learn's checks would change nothing
+    "floats": (A, B, True),
+    "single precision": (A.astype(np.float32), B.astype(np.float32), True),
+    "whole numbers": (A, np.arange(4), True),
+    "booleans": (A, B > 1, True),
+    "read-only": (np.frombuffer(A.tobytes()).reshape(4, 3), B, True),
+    "columns first": (np.asfortranarray(A), B, False),
+    "every second row": (np.repeat(A, 2, axis=0)[::2], B, False),
+    "X of whole numbers": (A.astype(int), B, False),
+    "other byte order": (A.astype(">f8"), B, False),
+    "half precision": (A.astype(np.float16), B, False),
+    "a subclass": (A.view(np.recarray), B, False),
+    "lists": (A.tolist(), B, False),
+    "targets in other byte order": (A, B.astype(">f8"), False),
+    "a column of targets": (A, B[:, np.newaxis], False),
+    "text": (A, np.array(list("abab")), False),
+    "objects": (A, np.array(list("abab"), dtype=object), False),
+    "too few targets": (A, B[:3], False),
+    "no rows": (A[:0], B[:0], False),
+    "no columns": (A[:, :0], B, False),
+    "not finite": (np.where(A == 5.0, np.nan, A), B, False),
+    "infinite": (np.where(A == 5.0, np.inf, A), B, False),
+    "a target that is not finite": (A, np.where(B == 1.0, np.nan, B), False),
+    "a sum that overflows": (np.full((4, 3), 1e308), B, False),
+    "no targets": (A, None, False),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_plain_arrays_are_those_that_scikit_learn_would_leave_alone(kind):
+    X, y, plain = PAIRS[kind]
+    assert tables._is_plain(KSparseRegressor(), X, y, order="C", y_numeric=True) is plain
+    if plain:
+        expected, ours = KSparseRegressor(), KSparseRegressor()
+        ours.feature_names_in_ = np.array(["of", "another", "fit"])
+        settings = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
+        for found in (validate_data(expected, X, y, **settings), tables.check_rows(ours, X, y, order="C")):
+            for given, checked in zip((X, y), found, strict=True):
+                assert np.shares_memory(given, checked)
+                assert (checked.dtype, checked.shape) == (given.dtype, given.shape)
+        assert vars(ours) == vars(expected)
+    fitted = KSparseRegressor(1).fit(A, B)
+    assert tables._is_plain(fitted, A, "no_validation", reset=False)
+    assert not tables._is_plain(fitted, A[:, :2].copy(), "no_validation", reset=False)
+    assert not tables._is_plain(fitted, A, B, ensure_min_samples=5)
+    fitted.feature_names_in_ = np.array(["a", "b", "c"])
+    assert not tables._is_plain(fitted, A, "no_validation", reset=False)  # scikit-learn warns

@@ -176,6 +176,10 @@ def fit(
     ks: Annotated[
         str | None, of_model("With --cv: the k to try, such as 1:20 or 1,2,5; by default 1 to k (20).", "FROM:TO")
     ] = None,
+    l2s: Annotated[
+        str | None,
+        of_model("With --cv: the ridges to try with every k; auto: 0.1, 1, 10 and 100 times --l2.", "auto|A,B"),
+    ] = None,
     out: Annotated[
         str | None, of_output("Write the model (JSON), for ksparse predict and ksparse.load.", "FILE")
     ] = None,
@@ -190,10 +194,13 @@ def fit(
         report, most = options.report, 10 if k is None else k
         files = check_outputs([data], out=out, report=report, checkpoint=options.checkpoint)
         models.check_options(options, most)
-        tried = counts(ks, "--ks")
-        if tried is not None and cv is None:
-            raise ValueError("--ks is for --cv, which chooses among them; add --cv 5")
-        identity = options.identity(data, k=most, cv=cv, ks=tried)
+        tried, ridges = counts(ks, "--ks"), parse_ridges(l2s)
+        for option, given in (("--ks", tried), ("--l2s", ridges)):
+            if given is not None and cv is None:
+                raise ValueError(f"{option} is for --cv, which chooses among them; add --cv 5")
+        if ridges == "auto" and ridge(options.l2) == 0.0:
+            raise ValueError("--l2s auto tries multiples of --l2, which is 0; give numbers such as --l2s 0.01,0.1")
+        identity = options.identity(data, k=most, cv=cv, ks=tried, **({} if ridges is None else {"l2s": ridges}))
         with work.progress():
             rows = models.read(data, options, work)
             if cv is not None and tried is None and k is not None:
@@ -205,7 +212,7 @@ def fit(
                     work.begin(f"fit, k = {estimator.k}")
                     model = estimator.fit(rows.X, rows.y, **rows.weights)
                 else:
-                    chosen = models.cross_validated(estimator, rows, cv, tried, work)
+                    chosen = models.cross_validated(estimator, rows, cv, tried, work, ridges)
                     model = chosen.estimator_
                 if report is not None:
                     path = models.path_around(model, rows, tried, work)
@@ -225,7 +232,9 @@ def fit(
         say(rows.line(model.loss))
         if chosen is not None:
             loss = -chosen.mean_score_[list(chosen.ks_).index(model.k_)]
-            say(f"k = {model.k_} of {chosen.ks_[0]} to {chosen.ks_[-1]} by cross-validation, held-out loss {loss:.6g}")
+            both = "" if ridges is None else f" and l2 = {model.l2_:.4g}"
+            of = f"{chosen.ks_[0]} to {chosen.ks_[-1]}"
+            say(f"k = {model.k_} of {of}{both} by cross-validation, held-out loss {loss:.6g}")
         say(f"{models.summary_text(model.summary())}\n{models.certainty(model)}")
         if work.written:
             say("written: " + ", ".join(work.written.values()))
@@ -354,3 +363,20 @@ def ridge(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise ValueError(f"--l2 must be 'auto' or a number, got {text!r}") from None
+
+
+def parse_ridges(text: str | None) -> list[float] | str | None:
+    """--l2s: numbers such as '0.01,0.1', or "auto".
+
+    >>> parse_ridges("0.1,1"), parse_ridges("auto")
+    ([0.1, 1.0], 'auto')
+    """
+    if text is None or text == "auto":
+        return text
+    try:
+        found = [float(part) for part in text.split(",")]
+        if not all(0 <= number < float("inf") for number in found):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"--l2s must be 'auto' or numbers of at least 0 such as 0.01,0.1, got {text!r}") from None
+    return sorted(set(found))

@@ -216,9 +216,12 @@ def _note_solver(rows: Rows, k: int, work: Session) -> None:
         )
 
 
-def cross_validated(estimator: Any, rows: Rows, folds: int, ks: list[int] | None, work: Session) -> Any:
+def cross_validated(
+    estimator: Any, rows: Rows, folds: int, ks: list[int] | None, work: Session, l2s: list[float] | str | None = None
+) -> Any:
     """A fitted `KSparseRegressorCV` or `KSparseClassifierCV`."""
     from ..estimators import KSparseClassifierCV, KSparseRegressorCV
+    from ..estimators.cv import FACTORS
 
     if folds < 2:
         raise ValueError(f"--cv must be at least 2 folds, got {folds}")
@@ -227,8 +230,9 @@ def cross_validated(estimator: Any, rows: Rows, folds: int, ks: list[int] | None
     make: Any = KSparseClassifierCV if isinstance(estimator, KSparseClassifier) else KSparseRegressorCV
     d = rows.source.shape[1]
     tried = range(1, min(20, d) + 1) if ks is None else [k for k in ks if k <= d]
-    work.begin(f"cross-validation, {folds} folds", folds * len(tried) + 1)
-    return make(ks, estimator=estimator, cv=folds).fit(rows.X, rows.y, **rows.weights)
+    ridges = 1 if l2s is None else len(FACTORS if l2s == "auto" else l2s)
+    work.begin(f"cross-validation, {folds} folds", folds * len(tried) * ridges + 1)
+    return make(ks, l2s=l2s, estimator=estimator, cv=folds).fit(rows.X, rows.y, **rows.weights)
 
 
 def tried_up_to(k: float, rows: Rows) -> list[int]:
@@ -373,6 +377,8 @@ def cv_facts(chosen: Any) -> dict[str, Any] | None:
         "standard_error": chosen.standard_error_.tolist(),
         "best_k": chosen.best_k_,
         "chosen_k": chosen.k_,
+        "l2s": chosen.l2s_.tolist(),
+        "chosen_l2": chosen.l2_,
         "scoring": "minus the held-out loss",
     }
 

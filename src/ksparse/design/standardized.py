@@ -93,10 +93,12 @@ class Standardized(Design):
         return np.divide(1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor > 0)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def to_original(self, v: Array, constant: float) -> tuple[Array, float]:
-        """Coefficients and intercept for the columns as they were given; the caller looks for overflow."""
+    def to_original(self, v: Array, constant: Any) -> tuple[Array, Any]:
+        """Coefficients and intercept for the columns as they were given, or a row and a number for each of several
+        models; the caller looks for overflow."""
         w = v * self.factor
-        return w, constant - float(self.centre @ w)
+        shift = w @ self.centre
+        return w, constant - (shift if v.ndim > 1 else float(shift))
 
     @np.errstate(over="ignore", invalid="ignore")
     def to_scaled(self, w: Array, constant: float) -> tuple[Array, float]:
@@ -228,6 +230,8 @@ class Standardized(Design):
 
 def in_precision(values: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
     """Coefficients in the precision of X, or in float64 where that would make them infinite or zero."""
+    if values.dtype == dtype:
+        return values
     with np.errstate(over="ignore", under="ignore"):
         cast = values.astype(dtype)
     return cast if np.array_equal(np.isfinite(cast) & (cast != 0.0), values != 0.0) else values

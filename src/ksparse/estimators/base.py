@@ -1,18 +1,15 @@
 """What all estimators share: their parameters, one fit from rows to coefficients, and the use of a fitted model.
 
-This is the only file of the folder that standardises columns and calls the solvers.
+Only this file standardises columns and calls the solvers; walk.py and cv.py call the search for many k at once.
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +30,7 @@ from ..problem import Problem
 from ..result import History, Progress, Result, Status, judged
 from ..solvers.exchange.joint import JointExchange, joint
 from ..solvers.exchange.path import EFFORTS, solve_path
-from .certificate import Examined, Minimized, examine, minimized
+from .certificate import EXAMINED, HELD, Examined, ExaminedLater, Minimized, examinations, minimized
 from .store import save
 from .summary import ShownModel
 from .tables import (
@@ -41,28 +38,16 @@ from .tables import (
     check_rows,
     check_weights,
     chosen_groups,
-    chosen_together,
     count_labels,
     find_bad_entry,
     group_labels,
     kept_columns,
     times,
 )
-from .worth import Array, LeaveOutRefits, ManyTargets, OneOutput, Softmax
+from .worth import Array
 
+STATE = ("_rows", "_waiting", "_unseen", "_l2_factor")  # of one fit, beside the attributes that users see
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
-
-_bare: ContextVar[bool] = ContextVar("_bare", default=False)
-
-
-@contextlib.contextmanager
-def coefficients_only() -> Iterator[None]:
-    """Fits inside this block compute neither worth nor certificate: nobody sees those of folds and resamples."""
-    before = _bare.set(True)
-    try:
-        yield
-    finally:
-        _bare.reset(before)
 
 
 def starting_point(x: Array, constant: Any) -> Result:
@@ -83,13 +68,27 @@ class Learnt(NamedTuple):
     result: Result  # of the solver, on standardised columns
     coef: Array  # (outputs, d), in the units of X
     intercept: Array  # (outputs,)
-    known: Examined
+    examine: Callable[[], Examined] | None
 
 
-class KSparseEstimator(ShownModel, BaseEstimator):
+class OneTarget(NamedTuple):
+    """The targets of a model with one output, as they are fitted."""
+
+    target: Array
+    weight: Array | None
+    offset: Array | None
+    centre: float  # y is centre + unit·target
+    unit: float
+    attributes: dict[str, Any]  # that the fitted model has besides
+
+
+class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
     """A linear model with at most k features.  Subclasses list their parameters and prepare the targets."""
 
     _ridge_power: int  # in the rule behind l2="auto"
+    _row_arguments: tuple[str, ...]  # of `fit`, with one entry per row
+    _l2_factor = 1.0  # of the ridge, in a cross-validation that tries multiples of it
+    _unseen = False  # a fold or a resample, which nobody examines
     k: int | float
     loss: str
     fit_intercept: bool
@@ -131,16 +130,17 @@ class KSparseEstimator(ShownModel, BaseEstimator):
             return max(1, min(math.ceil(self.k * free), free))
         return min(check_count(self.k, "k"), free)
 
-    def _check_l2(self, d: int) -> float:
-        """l2 as a number; the rule behind "auto" needs k_ and the number of rows (a row of weight two counts twice)."""
+    def _ridges(self, ks: Sequence[int], d: int, rows: float) -> list[float]:
+        """l2 as a number for every k; the rule behind "auto" needs k and the number of rows (weights count)."""
         if isinstance(self.l2, str):
             if self.l2 != "auto":
                 raise ValueError(f"l2 must be 'auto' or a number, got {self.l2!r}")
-            burden = self.k_ * math.log(d + 1) / self._rows  # log of the number of choices of k columns, per row
-            return 0.1 * min(1.0, burden) ** self._ridge_power
+            # k·log(d + 1): the logarithm of the number of choices of k columns
+            logarithm, factor = math.log(d + 1), 0.1 * self._l2_factor
+            return [factor * min(1.0, k * logarithm / rows) ** self._ridge_power for k in ks]
         if isinstance(self.l2, bool):
             raise ValueError(f"l2 must be 'auto' or a number, got {self.l2}")
-        return check_number(self.l2, "l2")
+        return [self._l2_factor * check_number(self.l2, "l2")] * len(ks)
 
     def _check_joint(self, what: str, remedy: str) -> None:
         """Raise if the settings do not allow JointExchange, which alone knows groups and several outputs."""
@@ -161,14 +161,27 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         """always_keep as column numbers."""
         return kept_columns(self.always_keep, d, self._names())
 
-    def _numbered(self, named: Any, d: int) -> Any:
-        """A copy for rows without column names; always_keep and groups are looked up in the names that `named` has."""
-        other = clone(self)
-        if hasattr(named, "feature_names_in_"):
-            other.groups = group_labels(self.groups, d, named.feature_names_in_)
-        if self.always_keep is not None:
-            other.always_keep = kept_columns(self.always_keep, d, getattr(named, "feature_names_in_", None))
-        return clone(other)
+    def _fresh(self) -> Any:
+        """An unfitted copy, as scikit-learn's `clone` makes, but numbers and texts need no copy."""
+        other = object.__new__(type(self))
+        for name, value in vars(self).items():
+            if not name.endswith("_") and name not in STATE:
+                plain = value is None or isinstance(value, str | int | float)
+                other.__dict__[name] = value if plain else clone(value, safe=False)
+        return other
+
+    def _changed(self, **settings: Any) -> Any:
+        """A copy that shares all but these settings."""
+        other = object.__new__(type(self))
+        other.__dict__ = {**vars(self), **settings}
+        return other
+
+    def _unnamed(self, d: int) -> Any:
+        """A copy for folds and resamples: its rows have no column names, and nobody examines its fits."""
+        kept, labels = None if self.always_keep is None else self._kept(d), group_labels(self.groups, d, self._names())
+        other = self._changed(always_keep=kept, groups=labels, _unseen=True)
+        other.__dict__.pop("feature_names_in_", None)
+        return other
 
     def _seed(self, shared: bool = False) -> Any:
         """random_state for one run.  A generator that several runs share gives each a number, drawn in their order."""
@@ -178,23 +191,24 @@ class KSparseEstimator(ShownModel, BaseEstimator):
             return int(self.random_state.integers(2**63))
         return self.random_state
 
-    def _begin(self, n: int, weight: Array | None) -> None:
-        """Check the parameters that are True or False, and store the number of rows (the sum of their weights)."""
+    def _check_flags(self, n: int, weight: Array | None) -> float:
+        """Check the parameters that are True or False; return the number of rows (the sum of their weights)."""
         for name in ("fit_intercept", "standardize", "positive"):
             check_flag(getattr(self, name), name)
-        self._rows = float(n) if weight is None else float(weight.sum())
+        return float(n) if weight is None else float(weight.sum())
 
     # --- one fit -------------------------------------------------------------------------------------------------
     @renamed("A must", "X must")
     def _learn(
         self, X: Any, Y: NDArray[Any], weight: Array | None, offset: Any, loss: str,
-        start: tuple[Array, Array] | None, seed: Any = None,
+        start: tuple[Array, Array] | None, seed: Any = None, fits: int = 1,
     ) -> Learnt:  # fmt: skip
         """Fit one model of targets Y: (n,), (n, targets), or class numbers for loss="softmax".
 
-        `start` holds coefficients (outputs, d) and intercepts (outputs,) in the units of X to start from.
+        `start` holds coefficients (outputs, d) and intercepts (outputs,) in the units of X to start from; `fits` is the
+        number of such models that the estimator holds.
         """
-        d, several = X.shape[1], Y.ndim == 2 or loss == "softmax"
+        design, d, several = as_design(X), X.shape[1], Y.ndim == 2 or loss == "softmax"
         jointly = several or self.groups is not None or isinstance(self.solver, JointExchange)
         if jointly:
             what = "groups" if self.groups is not None else "JointExchange"
@@ -203,14 +217,15 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         if kept.size == d:
             raise ValueError("always_keep must leave columns to choose from, got all of them")
         self.k_ = self._check_k(d - kept.size if labels is None else count_labels(np.delete(labels, kept)))
-        self.l2_ = self._check_l2(d)
+        [self.l2_] = self._ridges([self.k_], d, self._rows)
         if jointly:
             solver: Any = self.solver if isinstance(self.solver, JointExchange) else JointExchange()
         else:
-            solver = pick_solver(self.solver, as_design(X), self.k_, bool(self.positive))
-        scaling = self._standardized(X, weight, not (jointly or solver.reads_columns)) if self.standardize else None
+            solver = pick_solver(self.solver, design, self.k_, bool(self.positive))
+        by_rows = not (jointly or solver.reads_columns)
+        scaling = self._standardized(X, design, weight, by_rows) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
-        design, first = scaling or as_design(X), _scaled_start(start, scaling, jointly)
+        design, first = scaling or design, _scaled_start(start, scaling, jointly)
         settings = {
             "loss": loss, "l2": self.l2_, "intercept": bool(self.fit_intercept), "always_keep": kept,
             "sample_weight": weight, "offset": offset, "max_time": self.max_time, "solver": solver,
@@ -228,7 +243,8 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         pairs = [scaling.to_original(*pair) for pair in pairs] if scaling else pairs
         coef, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
         result = finite_or_diverged(result, coef, constants)
-        return Learnt(result, coef, constants, self._examine(design, Y, weight, offset, loss, result))
+        [examine] = self._examinations(design, Y, weight, offset, loss, [result], [self.l2_], fits)
+        return Learnt(result, coef, constants, examine)
 
     def _walked(self, design: Design, Y: Array, settings: dict[str, Any]) -> Result | None:
         """One fit by a walk over the sizes up to k, which can take less or more effort than `Exchange`."""
@@ -240,48 +256,6 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         if results is not None:
             self._show(results[0])
         return None if results is None else results[0]
-
-    @renamed("A must", "X must")
-    def _learn_path(
-        self, X: Any, Y: Array, weight: Array | None, offset: Any, ks: Sequence[int], only: int | None
-    ) -> list[tuple[Any, Learnt]] | None:
-        """One copy of this model for every k with its fit, by one walk over all of them; None if that cannot be done.
-
-        What does not depend on k is done once.  With `only`, the features of the other models are not examined.
-        """
-        if not self._may_walk(X) or Y.min() == Y.max():
-            return None
-        d = X.shape[1]
-        kept = self._kept(d)
-        if kept.size == d:
-            raise ValueError("always_keep must leave columns to choose from, got all of them")
-        scaling = self._standardized(X, weight, False) if self.standardize else None
-        design = scaling or as_design(X)
-        copies = []
-        for k in dict.fromkeys(min(int(k), d - kept.size) for k in ks):
-            model = copy.copy(self)
-            model.k, model.k_, model.scale_ = k, k, np.ones(d) if scaling is None else scaling.sizes
-            model.l2_ = model._check_l2(d)
-            copies.append(model)
-        problem = Problem.create(
-            design, Y, loss=self.loss, sample_weight=weight, offset=offset, always_keep=kept,
-            intercept=bool(self.fit_intercept),
-        )  # fmt: skip
-        sizes, ridges = [model.k_ for model in copies], [model.l2_ for model in copies]
-        results = solve_path(problem, sizes, ridges, self.effort)
-        if results is None:
-            return None
-        pairs = []
-        for model, result in zip(copies, results, strict=True):
-            w, b = scaling.to_original(result.x, result.intercept) if scaling else (result.x, result.intercept)
-            coef, constants = w[np.newaxis], np.array([b])
-            result = finite_or_diverged(result, coef, constants)
-            with coefficients_only() if only not in (None, model.k_) else contextlib.nullcontext():
-                known = model._examine(design, Y, weight, offset, self.loss, result)
-            pairs.append((model, Learnt(result, coef, constants, known)))
-            if self._show(result):
-                break
-        return pairs
 
     def _may_walk(self, X: Any) -> bool:
         """Whether the settings allow a walk over all sizes, which has no stages to interrupt or to keep."""
@@ -298,46 +272,40 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         shown = Progress(1, result.objective, result.x, result.intercept, result.support, 0, 0.0, math.nan, 0)
         return bool(self.callback(shown))
 
-    def _standardized(self, X: Any, weight: Array | None, by_rows: bool) -> Standardized:
-        """X with standardised columns; an entry that is not finite is reported with its column."""
+    def _standardized(self, X: Any, design: Design, weight: Array | None, by_rows: bool) -> Standardized:
+        """X, as a design, with standardised columns; an entry that is not finite is reported with its column."""
         try:
-            return standardize(as_design(X), weight, bool(self.fit_intercept), by_rows)
+            return standardize(design, weight, bool(self.fit_intercept), by_rows)
         except ValueError:
             message = None if isinstance(X, Source) else find_bad_entry(X, "X", self._names())
             if message is None:
                 raise
             raise ValueError(message) from None
 
-    def _examine(
-        self, design: Design, Y: NDArray[Any], weight: Any, offset: Any, loss: str, result: Result
-    ) -> Examined:
-        """The worth of every column in a fit, and its certificate."""
-        S, (n, d) = result.support, design.shape
-        if _bare.get():
-            return Examined(np.zeros((result.x[0].size, d)), np.zeros(d), None, n)
-        share = np.ones(n) if weight is None else weight * (n / weight.sum())
-        if loss == "softmax":
-            rows: Any = Softmax(Y, share)
-        else:
-            rows = OneOutput(losses.resolve(loss), Y, share) if Y.ndim == 1 else ManyTargets(Y.T, share)
-        block = design.dense_columns(S)
-        offset = 0.0 if offset is None else np.reshape(offset, (n, -1)).T
-        x, constant = result.x[S], np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))
-        fit = LeaveOutRefits(rows, block, offset, self.l2_, bool(self.fit_intercept), bool(self.positive))
-        together = chosen_together(S, self._kept(d), group_labels(self.groups, d, self._names()))
-        found = examine(fit, x.T if x.ndim == 2 else x[np.newaxis], constant, *together, result)
-        worth, feature_worth = np.zeros((len(found.worth), d)), np.zeros(d)
-        worth[:, S], feature_worth[S] = found.worth, found.feature_worth
-        return found._replace(worth=worth, feature_worth=feature_worth)
+    def _examinations(
+        self, design: Design, Y: NDArray[Any], weight: Any, offset: Any, loss: str, results: Sequence[Result],
+        ridges: Sequence[float], fits: int = 1,
+    ) -> Sequence[Callable[[], Examined] | None]:  # fmt: skip
+        """For every result a function that examines it; None if nobody will."""
+        if self._unseen:
+            return [None] * len(results)
+        d = design.shape[1]
+        return examinations(
+            design, Y, weight, offset, loss, results, ridges, HELD // fits, intercept=bool(self.fit_intercept),
+            positive=bool(self.positive), kept=self._kept(d), labels=group_labels(self.groups, d, self._names()),
+        )  # fmt: skip
 
     def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Learnt]:
         """One model per target, in `n_jobs` threads: the work is in kernels, and X is not copied."""
         jobs = 1 if self.verbose else self.n_jobs  # the terminal has one line
         seeds = [self._seed(len(targets) > 1) for _ in targets]  # drawn here, in order: threads may finish in any order
+        if len(targets) == 1:
+            return [self._learn(X, targets[0], weight, offset, self.loss, starts[0], seeds[0])]
         work = zip(targets, starts, seeds, strict=True)
         return list(
             Parallel(n_jobs=jobs, prefer="threads")(
-                delayed(self._learn)(X, target, weight, offset, self.loss, start, seed) for target, start, seed in work
+                delayed(self._learn)(X, target, weight, offset, self.loss, start, seed, len(targets))
+                for target, start, seed in work
             )
         )
 
@@ -354,16 +322,14 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         self.coef_ = in_precision(np.concatenate([fit.coef for fit in fits]), X.dtype)
         self.intercept_ = in_precision(np.concatenate([fit.intercept for fit in fits]), X.dtype)
         self.support_ = np.flatnonzero(self.coef_.any(axis=0))
-        self.worth_ = np.concatenate([fit.known.worth for fit in fits])
-        self.feature_worth_ = np.sum([fit.known.feature_worth for fit in fits], axis=0)  # as their objectives add up
-        self.worth_rows_ = min(fit.known.rows for fit in fits)
+        for name in EXAMINED:
+            self.__dict__.pop(name, None)
+        self._waiting = [fit.examine for fit in fits]
         self.n_iter_ = max(1, max(result.n_stages for result in results))
         self.objective_ = sum(result.objective for result in results)
         for name in ("history", "status", "swap_optimal"):
             values = [getattr(result, name) for result in results]
             setattr(self, f"{name}_", values if len(fits) > 1 else values[0])
-        certificates = [fit.known.certificate for fit in fits]
-        self.certificate_ = certificates if len(fits) > 1 else certificates[0]
         self.kept_, labels = self._kept(X.shape[1]), group_labels(self.groups, X.shape[1], self._names())
         for name in ("groups_", "support_groups_", "n_groups_"):
             self.__dict__.pop(name, None)
@@ -380,6 +346,23 @@ class KSparseEstimator(ShownModel, BaseEstimator):
         return before.joined(X, target, check_weights(sample_weight, X), size)
 
     # --- the fitted model ----------------------------------------------------------------------------------------
+    def _examine(self) -> None:
+        """Set the attributes in `EXAMINED`, unless that has been done since the fit, and drop the data for it."""
+        waiting = self.__dict__.get("_waiting")
+        if waiting is None or self._unseen:
+            return
+        known = [examine() for examine in waiting]
+        worth = np.concatenate([one.worth for one in known])
+        self.worth_ = worth[0] if self.coef_.ndim == 1 else worth
+        self.feature_worth_ = np.sum([one.feature_worth for one in known], axis=0)  # as their objectives add up
+        self.worth_rows_ = min(one.rows for one in known)
+        self.certificate_ = known[0].certificate if len(known) == 1 else [one.certificate for one in known]
+        self.__dict__.pop("_waiting", None)  # last, since another thread may ask at the same time
+
+    def __getstate__(self) -> Any:
+        self._examine()  # a pickle holds the answers instead of the data
+        return super().__getstate__()
+
     def _linear(self, X: Any) -> NDArray[Any]:
         """X·coefᵀ + intercept, (n,) or (n, outputs); only the chosen columns are read."""
         check_is_fitted(self)

@@ -1,25 +1,33 @@
 """What is certain about a fit (`FitCertificate`), what each of its features is worth (`examine`), and which problem it
-solved (`minimized`)."""
+solved (`minimized`).
+
+A fit is examined when somebody asks: until then the model holds copies of what that needs (`SupportData`).
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .. import losses
 from .._text import data_frame, html_lines, jsonable
 from .._validate import check_vector
-from ..design import Source, as_design, standardize
+from ..design import Design, Source, as_design, standardize
 from ..result import Result
-from .tables import check_weights
-from .worth import MAX_ROWS, Array, Groups, LeaveOutRefits, Mask
+from .tables import check_weights, chosen_together
+from .worth import MAX_ROWS, Array, Groups, LeaveOutRefits, ManyTargets, Mask, OneOutput, Softmax
 
 SAME_SCALE = 1e-4  # relative tolerance: float32 columns may have been added up in another order
 CONVERGED = 1e-6  # relative to the objective: a smaller predicted decrease counts as none
 SINGULAR = 1e-12  # added to the scaled Hessian: what rounding leaves where columns are combinations of others
+HELD = 1 << 22  # numbers that a fitted model may hold until it is examined; a larger fit is examined at once
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,84 @@ def _certify(result: Result, exact: bool, parts: list[SecondOrder], rises: Array
         verdict, exact, fall, min(part.alpha for part in parts), max(part.L for part in parts),
         float(rises.min()) if rises.size else 0.0, result.objective,
     )  # fmt: skip
+
+
+# --- when somebody asks ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class SupportData:
+    """The rows of a fit on the columns that it uses: copies, so that X and y may change.  Models of a path share it."""
+
+    rows: Any  # OneOutput, ManyTargets or Softmax
+    columns: NDArray[np.int64]  # ascending
+    block: Array  # (columns, n)
+    offset: Any
+    d: int
+    intercept: bool
+    positive: bool
+    kept: NDArray[np.int64]
+    labels: NDArray[Any] | None  # the group of every column of X
+
+    def examine(self, result: Result, l2: float) -> Examined:
+        """Examine a fit on some of the columns."""
+        S, constant = result.support, np.atleast_1d(np.asarray(result.intercept, dtype=np.float64))
+        block = self.block[np.searchsorted(self.columns, S)].T
+        fit = LeaveOutRefits(self.rows, block, self.offset, l2, self.intercept, self.positive)
+        x = result.x[S].T if result.x.ndim == 2 else result.x[np.newaxis, S]
+        found = examine(fit, x, constant, *chosen_together(S, self.kept, self.labels), result)
+        worth, feature_worth = np.zeros((len(found.worth), self.d)), np.zeros(self.d)
+        worth[:, S], feature_worth[S] = found.worth, found.feature_worth
+        return found._replace(worth=worth, feature_worth=feature_worth)
+
+
+def examinations(
+    design: Design, Y: NDArray[Any], weight: Any, offset: Any, loss: str, results: Sequence[Result],
+    ridges: Sequence[float], room: int, **settings: Any,
+) -> list[Callable[[], Examined]]:  # fmt: skip
+    """For every result a function that examines it.
+
+    The functions share copies of the data if these have at most `room` numbers; otherwise all is computed here.
+    """
+    n, d = design.shape
+    share = np.ones(n) if weight is None else weight * (n / weight.sum())
+    if loss == "softmax":
+        rows: Any = Softmax(Y.copy(), share)
+    else:
+        rows = OneOutput(losses.resolve(loss), Y.copy(), share) if Y.ndim == 1 else ManyTargets(Y.T.copy(), share)
+    offset = 0.0 if offset is None else np.array(np.reshape(offset, (n, -1)).T)
+
+    def data(columns: NDArray[np.int64]) -> SupportData:
+        return SupportData(rows, columns, design.dense_columns(columns).T, offset, d, **settings)
+
+    columns = results[0].support if len(results) == 1 else np.unique(np.concatenate([one.support for one in results]))
+    if n * columns.size > room:
+        known = [data(result.support).examine(result, l2) for result, l2 in zip(results, ridges, strict=True)]
+        return [functools.partial(Examined, *found) for found in known]
+    shared = data(columns)
+    return [functools.partial(shared.examine, result, l2) for result, l2 in zip(results, ridges, strict=True)]
+
+
+class WhenAsked:
+    """An attribute of a fitted model that its method `_examine` sets when somebody first asks for it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, owner: type) -> Any:  # called only as long as the model has no such entry
+        if model is None:
+            return self
+        model._examine()
+        if self.name not in vars(model):
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
+        return vars(model)[self.name]
+
+
+EXAMINED = ("worth_", "feature_worth_", "worth_rows_", "certificate_")
+
+
+class ExaminedLater:
+    """The attributes of a fitted model that are computed when somebody asks for them."""
+
+    worth_, feature_worth_, worth_rows_, certificate_ = WhenAsked(), WhenAsked(), WhenAsked(), WhenAsked()
 
 
 # --- for ksparse.theory ----------------------------------------------------------------------------------------------

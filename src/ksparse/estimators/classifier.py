@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._validate import check_choice, check_flag
+from ..design.standardized import in_precision
 from ..result import Status
-from .base import Array, KSparseEstimator, Learnt, starting_point
+from .base import Array, KSparseEstimator, Learnt, OneTarget, starting_point
 from .certificate import Examined, FitCertificate
 from .regressor import KSparseRegressor, shares_docs
 from .tables import check_labels, check_rows, check_weights
@@ -112,6 +114,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     (3, 0.97)
     """
 
+    _row_arguments = ("sample_weight",)
     _ridge_power = 1  # it must not vanish with many rows: classes may be separable
     multi_class: str
     class_weight: Any
@@ -217,33 +220,28 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         self.reservoir_ = rows
         return self
 
-    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, NDArray[Any]]:
+    def _check_pairs(self, X: Any, y: Any, owner: Any = None, **settings: Any) -> tuple[Any, NDArray[Any]]:
         self._check_loss()
-        X, y = check_rows(self, X, y, order="C", **settings)
+        X, y = check_rows(owner or self, X, y, order="C", **settings)
         check_labels(y)
         return X, y
 
-    def _fit_path(self, X: Any, y: Any, ks: Any, sample_weight: Any = None, *, only: int | None = None) -> Any:
-        """One fitted model for every k, by one walk over all of them; None if only fits one by one can do it.
-
-        With `only`, what each feature is worth is computed for that k alone.
-        """
-        X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
+    def _one_target(self, y: NDArray[Any], weight: Array | None, offset: Any) -> OneTarget | None:
+        """Labels as ±1, and the weights of the rows times those of their classes; None for several classes."""
         classes, index = np.unique(y, return_inverse=True)
         if classes.size != 2 or self._way(2) is not None:
             return None
-        weight = check_weights(sample_weight, X)
-        self._begin(len(index), weight)
         weight = self._class_weights(classes, index, weight)
-        pairs = self._learn_path(X, np.where(index == 1, 1.0, -1.0), weight, None, ks, only)
-        for model, fit in pairs or ():
-            model._note([fit], X)
-            model.classes_, model.multi_class_ = classes, None
-        return None if pairs is None else [model for model, _ in pairs]
+        found = {"classes_": classes, "multi_class_": None}
+        return OneTarget(np.where(index == 1, 1.0, -1.0), weight, offset, 0.0, 1.0, found)
+
+    def _shaped(self, coef: Array, constant: float, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """`coef_` and `intercept_` of two classes."""
+        return in_precision(coef[np.newaxis], dtype), in_precision(np.array([constant]), dtype)
 
     def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Array | None) -> Any:
         """Fit on rows with class numbers `index`."""
-        self._begin(len(index), weight)
+        self._rows = self._check_flags(len(index), weight)
         weight = self._class_weights(classes, index, weight)
         way = self._way(classes.size)
         if way == "softmax" and np.unique(index).size < classes.size:
@@ -270,15 +268,15 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
             return super()._learn(X, Y, *others)
         n, d = X.shape
         self.k_ = self._check_k(d - self._kept(d).size)
-        self.l2_ = self._check_l2(d)
+        [self.l2_] = self._ridges([self.k_], d, self._rows)
         self.__dict__.setdefault("scale_", np.ones(d))
         status = Status("converged", "all rows seen so far are on one side of this class")
         objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
         constant = float(Y[0] * np.log(2 * n + 1))
         result = replace(starting_point(np.zeros(d), constant), objective=objective, status=status)
         certificate = FitCertificate("stationary", False, 0.0, 0.0, 0.0, 0.0, objective)
-        known = Examined(np.zeros((1, d)), np.zeros(d), certificate, n)
-        return Learnt(result, np.zeros((1, d)), np.array([constant]), known)
+        examine = functools.partial(Examined, np.zeros((1, d)), np.zeros(d), certificate, n)
+        return Learnt(result, np.zeros((1, d)), np.array([constant]), examine)
 
     def _way(self, classes: int) -> str | None:
         """How several classes are fitted: "softmax" or "ovr"; None for two classes."""

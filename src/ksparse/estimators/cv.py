@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._style import BLACK, BLUE, new_axes
 from .._text import data_frame, html_table
-from ..design import Source
-from .base import coefficients_only
+from .._validate import check_numbers
+from ..design import Source, as_design
+from ..problem import Problem
+from ..result import Result
+from ..solvers.exchange.path import solve_path
+from .certificate import EXAMINED, ExaminedLater
 from .classifier import KSparseClassifier, has_probabilities
-from .path import check_ks, k_path, mean_losses
-from .regressor import KSparseRegressor, has_several_targets, shares_docs
+from .folds import Fold, make_folds
+from .path import check_ks, fit_each, mean_loss
+from .regressor import KSparseRegressor, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
-from .tables import Selected, check_labels, check_rows, check_weights, count_choices
+from .tables import Selected, check_weights, count_choices
+from .walk import PathProblem, linear_losses
+
+FACTORS = (0.1, 1.0, 10.0, 100.0)  # of the ridge, with l2s="auto"
+COLUMNS = ("n_features_in_", "feature_names_in_")
 
 SHARED = (
-    "coef_", "intercept_", "support_", "worth_", "feature_worth_", "k_", "n_iter_", "objective_", "history_", "status_",
-    "swap_optimal_", "certificate_", "classes_", "multi_class_", "groups_", "support_groups_",
-    "n_groups_", "kept_", "worth_rows_", "n_rows_", "l2_", "scale_",
+    "coef_", "intercept_", "support_", "k_", "n_iter_", "objective_", "history_", "status_", "swap_optimal_",
+    "classes_", "multi_class_", "groups_", "support_groups_", "n_groups_", "kept_", "n_rows_", "l2_", "scale_",
 )  # fmt: skip
 
 
-class _KSparseCV(Shown, BaseEstimator):
+def solve_folds(
+    problems: Sequence[Problem], sizes: Sequence[int], ridges: Sequence[Sequence[float]], effort: str,
+    n_jobs: int | None = None,
+) -> list[list[Result] | None]:  # fmt: skip
+    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them."""
+    work = [(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True)]
+    return _in_threads(solve_path, work, n_jobs)
+
+
+def _in_threads(function: Callable[..., Any], work: Sequence[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
+    """What the function gives for every tuple of arguments, in threads: the work is in kernels and BLAS."""
+    if effective_n_jobs(n_jobs) == 1:
+        return [function(*each) for each in work]
+    return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(function)(*each) for each in work))
+
+
+def _table(ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """`cv_results_` from the scores (l2s, folds, ks), with one entry for every pair of k and l2."""
+    pairs = scores.transpose(2, 0, 1).reshape(-1, scores.shape[1])  # (pairs, folds)
+    mean, unit = pairs.mean(axis=1), np.abs(pairs).max() or 1.0
+    return {
+        "k": np.repeat(ks, len(ridges)),
+        "l2": ridges.T.ravel(),
+        **{f"split{i}_test_score": own for i, own in enumerate(pairs.T)},
+        "mean_test_score": mean,
+        "std_test_score": unit * (pairs / unit).std(axis=1),  # so that no square overflows
+        "rank_test_score": 1 + np.searchsorted(np.sort(-mean), -mean),
+    }
+
+
+class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
     """What both estimators share."""
 
     _default: type
@@ -40,6 +78,7 @@ class _KSparseCV(Shown, BaseEstimator):
         self,
         ks: ArrayLike | None = None,
         *,
+        l2s: ArrayLike | str | None = None,
         estimator: Any = None,
         cv: Any = 5,
         scoring: Any = None,
@@ -47,6 +86,7 @@ class _KSparseCV(Shown, BaseEstimator):
         n_jobs: int | None = None,
     ) -> None:
         self.ks = ks
+        self.l2s = l2s
         self.estimator = estimator
         self.cv = cv
         self.scoring = scoring
@@ -61,7 +101,7 @@ class _KSparseCV(Shown, BaseEstimator):
         return template
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-        """Choose k by cross-validation, then fit the model on all rows.
+        """Choose k (and l2) by cross-validation, then fit the model on all rows.
 
         Parameters
         ----------
@@ -75,76 +115,121 @@ class _KSparseCV(Shown, BaseEstimator):
         self
         """
         template, frame = self._template(), X
-        template._check_loss()
-        classify = is_classifier(template)
-        several = not classify and has_several_targets(y, template.loss)
-        X, y = check_rows(self, X, y, order="C", y_numeric=not classify, multi_output=several, ensure_min_samples=2)
-        if classify:
-            check_labels(y)
-        weight = check_weights(sample_weight, X)
-        numbered = template._numbered(self, X.shape[1])
-        d = count_choices(numbered.groups, X.shape[1])
-        ks = check_ks(self.ks, max(1, d - numbered._kept(X.shape[1]).size))
-        folds = self._folds(y, classify)
-        # in threads, since the work is in kernels and BLAS; a fold is a set of weights, so that X is not copied
-        work = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        scores = np.array(work(delayed(self._fold)(numbered, X, y, weight, train, test, ks) for train, test in folds))
-        if not np.isfinite(scores).all():
-            fold, at = np.argwhere(~np.isfinite(scores))[0]
-            raise ValueError(f"scoring gave {scores[fold, at]} for k = {ks[at]} on fold {fold}; use another one")
-        mean, spread = scores.mean(axis=0), np.zeros(len(ks))
-        if len(folds) > 1:  # one fold has no standard error
-            unit = np.abs(scores).max() or 1.0  # so that no square overflows
-            spread = unit * (scores / unit).std(axis=0, ddof=1) / np.sqrt(len(folds))
-        best = int(np.argmax(mean))
-        good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
-        chosen = int(np.flatnonzero(good)[0])
-        self.ks_, self.scores_, self.mean_score_, self.standard_error_ = ks, scores, mean, spread
-        self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
-        extra = {} if weight is None else {"sample_weight": weight}
-        k = int(ks[chosen])
-        path = clone(template)._fit_path(frame, y, ks, **extra, only=k)
-        found = [model for model in path or () if model.k_ == k]
-        self.estimator_ = found[0] if found else clone(template).set_params(k=k).fit(frame, y, **extra)
+        settings, classify = template._fresh(), is_classifier(template)
+        X, y = settings._check_pairs(X, y, owner=self, ensure_min_samples=2)
+        vars(settings).update({name: vars(self)[name] for name in COLUMNS if name in vars(self)})
+        weight, d = check_weights(sample_weight, X), X.shape[1]
+        free = count_choices(settings.groups, d, settings._names()) - settings._kept(d).size
+        ks = check_ks(self.ks, max(1, free))
+        tried, folds = self._tried(settings), make_folds(self.cv, y, weight, classify)
+        scores = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks)
+        rows = settings._check_flags(X.shape[0], weight)
+        ridges = np.array([own._ridges(ks.tolist(), d, rows) for own in tried])
+        k, l2 = self._choose(ks, ridges, scores)
+        if self.l2s is not None:
+            settings.l2 = l2
+        self.estimator_ = self._final(settings, X, y, weight, ks, k)
+        if self.estimator_ is None:
+            extra = {} if weight is None else {"sample_weight": weight}
+            self.estimator_ = clone(template).set_params(k=k, l2=settings.l2).fit(frame, y, **extra)
+        for name in EXAMINED:
+            self.__dict__.pop(name, None)
         for name in SHARED:
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
-    def _folds(self, y: Any, classify: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-        """Pairs (rows to fit on, rows held out)."""
+    def _tried(self, settings: Any) -> list[Any]:
+        """The settings with every ridge to try, in ascending order."""
+        if self.l2s is None:
+            return [settings]
+        if isinstance(self.l2s, str) and self.l2s == "auto":
+            if settings.l2 == 0.0:
+                remedy = "give numbers, or an estimator with l2='auto'"
+                raise ValueError(f"l2s='auto' tries multiples of the estimator's l2, got l2={settings.l2!r}; {remedy}")
+            return [settings._changed(_l2_factor=factor) for factor in FACTORS]
         try:
-            folds = list(check_cv(self.cv, y, classifier=classify).split(np.zeros(len(y)), y))
-            pairs = [(np.arange(len(y))[train], np.arange(len(y))[test]) for train, test in folds]
-        except (IndexError, TypeError, ValueError) as error:
-            known = "a number of folds, a splitter of scikit-learn or pairs of row numbers (train, test)"
-            raise ValueError(f"cv must be {known} for {len(y)} rows, got {self.cv!r} ({error})") from None
-        if not pairs:
-            raise ValueError(f"cv must give at least one fold, got none from {self.cv!r}")
-        return pairs
+            values = np.unique(check_numbers(self.l2s, "l2s"))
+        except ValueError:
+            values = np.empty(0)
+        if values.size == 0:
+            raise ValueError(
+                "l2s must be 'auto', finite numbers of at least 0 such as [0.01, 0.1], or None for the estimator's l2 "
+                f"alone, got {self.l2s!r}"
+            )
+        return [settings._changed(l2=float(value)) for value in values]
 
-    def _fold(self, template: Any, X: Any, y: Any, weight: Any, train: Any, test: Any, ks: Any) -> list[float]:
-        """The score of every k on the rows held out."""
-        mask = np.zeros(X.shape[0])
-        mask[train] = 1.0 if weight is None else weight[train]
-        if weight is not None and not (weight[train].any() and weight[test].any()):
-            raise ValueError("every fold needs rows with weight, both to fit on and held out; use other folds")
-        if is_classifier(template) and np.unique(y[train]).size < np.unique(y).size:
-            raise ValueError("every fold needs rows of every class to fit on; use fewer folds or stratify them")
-        with coefficients_only():
-            path = k_path(X, y, ks, template, sample_weight=mask)
+    def _choose(self, ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) -> tuple[int, float]:
+        """The k and l2 to take, from the scores (l2s, folds, ks); sets the attributes that tell what was tried."""
+        if not np.isfinite(scores).all():
+            which, fold, at = np.argwhere(~np.isfinite(scores))[0]
+            pair = f"k = {ks[at]}" + ("" if self.l2s is None else f", l2 = {ridges[which, at]:.4g}")
+            raise ValueError(f"scoring gave {scores[which, fold, at]} for {pair} on fold {fold}; use another one")
+        every, folds = np.arange(len(ks)), scores.shape[1]
+        means = scores.mean(axis=1)
+        own = len(means) - 1 - np.argmax(means[::-1], axis=0)  # the best l2 of every k, the largest of equal ones
+        self.ks_, self.l2s_, self.scores_ = ks, ridges[own, every], scores[own, :, every].T
+        self.mean_score_ = mean = means[own, every]
+        self.standard_error_ = spread = np.zeros(len(ks))
+        if folds > 1:  # one fold has no standard error
+            unit = np.abs(scores).max() or 1.0  # so that no square overflows
+            spread[:] = unit * (self.scores_ / unit).std(axis=0, ddof=1) / np.sqrt(folds)
+        best = int(np.argmax(mean))
+        good = mean >= mean[best] - (spread[best] if self.one_standard_error else 0.0)
+        chosen = int(np.flatnonzero(good)[0])
+        self.best_k_, self.best_score_ = int(ks[best]), float(mean[best])
+        self.cv_results_ = _table(ks, ridges, scores)
+        return int(ks[chosen]), float(self.l2s_[chosen])
+
+    def _final(self, settings: Any, X: Any, y: Any, weight: Any, ks: Any, k: int) -> Any:
+        """The model with k features among those of the path of all rows; None if only fits one by one can do it."""
+        walk = PathProblem.begin(settings, X, y, weight, None, ks)
+        results = None if walk is None else walk.solve()
+        if walk is None or results is None or k not in walk.sizes[: len(results)]:
+            return None
+        at = walk.sizes.index(k)
+        return replace(walk, sizes=[k], ridges=[walk.ridges[at]]).models([results[at]], level=4)[0]
+
+    def _examine(self) -> None:
+        for name in EXAMINED if hasattr(self, "estimator_") else ():
+            setattr(self, name, getattr(self.estimator_, name))
+
+    def _scores(self, tried: list[Any], X: Any, y: Any, folds: list[Fold], ks: Any) -> NDArray[np.float64]:
+        """The scores on the rows held out, (settings that are tried, folds, ks)."""
+        # a fold is a set of weights, so that X is not copied; the problem of a fold serves every ridge
+        design = as_design(X)
+        begun = [PathProblem.begin(tried[0], X, y, fold.weight, None, ks, design) for fold in folds]
+        pairs = list(zip(folds, begun, strict=True))
+        every = [(own, fold, walk and walk.under(own)) for own in tried for fold, walk in pairs]
+        walks = [walk for _, _, walk in every if walk is not None]
+        problems, ridges = [walk.problem for walk in walks], [walk.ridges for walk in walks]
+        solved = iter(solve_folds(problems, ks.tolist(), ridges, tried[0].effort, self.n_jobs))
+        work = [(own, X, y, ks, fold, walk, walk and next(solved)) for own, fold, walk in every]
+        return np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
+
+    def _score(
+        self, settings: Any, X: Any, y: Any, ks: Any, fold: Fold, walk: PathProblem | None, results: list[Result] | None
+    ) -> Any:
+        """The score of every k on the rows held out; models that no walk has found are fitted here."""
+        for result in results or ():
+            settings._show(result)
+        if walk is not None and results is not None:
+            if self.scoring is None:
+                given = walk.given._replace(target=walk.given.target[fold.test], weight=fold.held_weight)
+                return -linear_losses(settings.loss, walk.coefficients(results), X, given, fold.test)
+            models = walk.models(results)
+        else:
+            models = fit_each(settings, X, y, ks, {"sample_weight": fold.weight})
+        test = fold.test
         if isinstance(X, Source):
             test = np.sort(test)
             if (np.diff(test) == 0).any():
                 raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
-            held: Any = Selected(X, test)
-        else:
-            held = X[test]
-        if self.scoring is not None:
-            scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-            return [float(scorer(model, held, y[test])) for model in path.models]
-        share = None if weight is None else weight[test]
-        return list(-mean_losses(path.models, held, y[test], share))
+        held: Any = Selected(X, test) if isinstance(X, Source) else X[test]
+        if self.scoring is None:
+            return [-mean_loss(model, held, y[test], fold.held_weight) for model in models]
+        scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+        return [float(scorer(model, held, y[test])) for model in models]
 
     def _chosen(self) -> Any:
         """The fitted model with the chosen k."""
@@ -222,13 +307,16 @@ class _KSparseCV(Shown, BaseEstimator):
 
 @shares_docs(KSparseRegressor)
 class KSparseRegressorCV(RegressorMixin, _KSparseCV):
-    """`KSparseRegressor` with k chosen by cross-validation.
+    """`KSparseRegressor` with k, and the ridge if asked to, chosen by cross-validation.
 
     Parameters
     ----------
     ks : array of int, default=None
         The numbers of features to try; by default 1, 2, ..., 20, or up to the number of columns (or groups) if there
         are fewer.
+    l2s : array of float, "auto" or None, default=None
+        The ridges to try with every k; by default that of the estimator alone.  "auto" tries 0.1, 1, 10 and 100 times
+        the estimator's; where that is "auto" too, each fold applies the rule to its own number of rows.
     estimator : KSparseRegressor, default=None
         The model whose other settings are used.
     cv : int, splitter of scikit-learn or list of pairs (train, test), default=5
@@ -244,8 +332,11 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     ----------
     ks_ : array of int
         The numbers of features that were tried.
+    l2s_ : array of shape (ks,)
+        For every k the ridge with the best mean score on the rows held out, the largest of equal ones; as it is for all
+        rows.
     scores_ : array of shape (folds, ks)
-        The score of every fold and k.
+        The score of every fold and k, with that ridge.
     mean_score_ : array of shape (ks,)
         The mean score of every k.
     standard_error_ : array of shape (ks,)
@@ -254,6 +345,9 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
         The k with the best mean score.
     best_score_ : float
         The best mean score.
+    cv_results_ : dict of arrays
+        What was tried, with one entry for every pair of k and l2: "k", "l2" (for all rows), "mean_test_score",
+        "std_test_score", "rank_test_score" (1 is best), and "split0_test_score", "split1_test_score", ... of the folds.
     estimator_ : KSparseRegressor
         The model with the chosen k, fitted on all rows.  The attributes below are its own.
     k_ : int
@@ -276,11 +370,11 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
 
 @shares_docs(KSparseClassifier, KSparseRegressorCV)
 class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
-    """`KSparseClassifier` with k chosen by cross-validation.
+    """`KSparseClassifier` with k, and the ridge if asked to, chosen by cross-validation.
 
     Parameters
     ----------
-    {ks}
+    {ks} {l2s}
     estimator : KSparseClassifier, default=None
         The model whose other settings are used.
     {cv} {scoring} {one_standard_error}
@@ -289,7 +383,7 @@ class KSparseClassifierCV(ClassifierMixin, _KSparseCV):
 
     Attributes
     ----------
-    {ks_} {scores_} {mean_score_} {standard_error_} {best_k_} {best_score_}
+    {ks_} {l2s_} {scores_} {mean_score_} {standard_error_} {best_k_} {best_score_} {cv_results_}
     estimator_ : KSparseClassifier
         The model with the chosen k, fitted on all rows.  The attributes below are its own.
     k_ : int

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 from sklearn.base import clone
 
 from .. import losses
 from .._text import data_frame, html_table
-from .._validate import ArgumentError, as_array, check_counts
+from .._validate import ArgumentError, as_array, check_counts, check_flag
 from ..design import Source
 from ..losses import evaluate_rows
 from ..sources import as_source
 from .classifier import KSparseClassifier
 from .regressor import KSparseRegressor
 from .summary import draw_path, image, plot_method
-from .tables import check_rows, check_weights, count_choices, times
+from .tables import check_weights, count_choices
+from .walk import PathProblem, linear_losses, stacked
 
 CRITERIA = ("aic", "bic", "ebic")
 LARGEST = 20  # the largest k by default
@@ -137,15 +139,26 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     shape = X.shape if hasattr(X, "shape") else as_array(X, "X").shape
     if len(shape) != 2:
         raise ArgumentError("X", f"must be a matrix with one row per sample, got shape {shape}")
+    for name in fit_params:
+        if name not in template._row_arguments:
+            raise TypeError(f"{type(template).__name__}.fit() got an unexpected keyword argument {name!r}")
     weight = check_weights(fit_params.get("sample_weight"), X)
     if weight is not None:
         fit_params = {**fit_params, "sample_weight": weight}
     names = X.names if isinstance(X, Source) else getattr(X, "columns", None)
     d = count_choices(template.groups, shape[1], names)
-    sizes = check_ks(ks, d)
-    models = clone(template)._fit_path(X, y, sizes, **fit_params) or _fit_each(template, X, y, sizes, fit_params)
+    sizes, settings = check_ks(ks, d), template._fresh()
+    # entries that are not finite are found while the columns are standardised
+    rows, target = settings._check_pairs(X, y, ensure_all_finite=not check_flag(settings.standardize, "standardize"))
+    walk = PathProblem.begin(settings, rows, target, weight, fit_params.get("offset"), sizes)
+    results = None if walk is None else walk.solve()
+    if walk is None or results is None:
+        models = fit_each(template, X, y, sizes, fit_params)
+        loss = np.array([mean_loss(model, X, y, **fit_params) for model in models])
+    else:
+        models = walk.models(results)
+        loss = linear_losses(settings.loss, stacked(models), rows, walk.given._replace(weight=weight))
     kept = np.array([fitted.k_ for fitted in models])
-    loss = mean_losses(models, X, y, **fit_params)
     n = shape[0] if weight is None else float(weight.sum())
     used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
     targets = np.shape(y)[1] if np.ndim(y) == 2 else 1
@@ -159,9 +172,10 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     return Path(kept, models, objective, loss, aic, bic, bic + 2.0 * choices)
 
 
-def _fit_each(template: Any, X: Any, y: Any, sizes: NDArray[np.int64], fit_params: dict[str, Any]) -> list[Any]:
+def fit_each(template: Any, X: Any, y: Any, sizes: NDArray[np.int64], fit_params: dict[str, Any]) -> list[Any]:
     """One fit for every k, each started from the one before."""
     model: Any = clone(template).set_params(warm_start=True)
+    model._unseen, model._l2_factor = template._unseen, template._l2_factor
     models: list[Any] = []
     for k in sizes:
         model.set_params(k=int(k)).fit(X, y, **fit_params)
@@ -191,51 +205,29 @@ def check_ks(ks: Any, d: int) -> NDArray[np.int64]:
 
 def _sizes(model: Any, d: int) -> tuple[int, float]:
     """The number of parameters of a model, and the logarithm of the number of supports (or groups) of its size."""
-    coef, free = np.atleast_2d(model.coef_), np.ones(model.n_features_in_, dtype=bool)
-    parameters = int(np.count_nonzero(coef))
-    if model._kind() == "softmax":  # one coefficient of every column follows from the others
-        parameters = model.support_.size * (len(model.classes_) - 1)
-    free[model._kept(model.n_features_in_)] = False  # not chosen
+    kind, S, parameters = model._kind(), model.support_, int(np.count_nonzero(model.coef_))
+    if kind == "softmax":  # one coefficient of every column follows from the others
+        parameters = S.size * (len(model.classes_) - 1)
     if hasattr(model, "groups_"):
         return parameters, _log_choices(d, len(model.groups_))
-    each = (
-        coef if model._kind() == "ovr" else np.abs(coef).sum(axis=0)[np.newaxis]
-    )  # every class has a support of its own
-    return parameters, sum(_log_choices(int(free.sum()), int(np.count_nonzero(row[free]))) for row in each)
+    supports = [np.flatnonzero(row) for row in model.coef_] if kind == "ovr" else [S]  # one for every class
+    kept, free = model.kept_, model.n_features_in_ - model.kept_.size
+    chosen = [T.size - (np.isin(T, kept).sum() if kept.size else 0) for T in supports]
+    return parameters, sum(_log_choices(free, int(k)) for k in chosen)
 
 
 def _log_choices(d: int, k: int) -> float:
-    return float(gammaln(d + 1) - gammaln(k + 1) - gammaln(d - k + 1))
+    return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
 
 
 def _snapshot(model: Any, template: Any) -> Any:
     """A copy of a fitted model, with the settings of the template."""
     copy = clone(template).set_params(k=model.k)
-    copy.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})
+    found = {
+        name: value for name, value in vars(model).items() if name.endswith("_") or name in ("_waiting", "_unseen")
+    }
+    copy.__dict__.update(found)
     return copy
-
-
-def mean_losses(models: list[Any], X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> Any:
-    """The mean loss of every model over rows; the rows are read once if the models have one output each."""
-    first = models[0]
-    if isinstance(X, Source) or first._kind() is not None or any(np.size(model.intercept_) > 1 for model in models):
-        return np.array([mean_loss(model, X, y, sample_weight, offset) for model in models])
-    X, coef = check_rows(first, X, reset=False), np.concatenate([np.atleast_2d(model.coef_) for model in models])
-    used = np.flatnonzero(coef.any(axis=0))
-    scores = times(np.ascontiguousarray(coef[:, used].T), X[:, used]) + [
-        float(np.ravel(m.intercept_)[0]) for m in models
-    ]
-    y, loss = np.asarray(y), losses.resolve(first.loss)
-    n, [target] = len(scores), first._targets(y.ravel() if y.ndim == 2 else y)
-    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if offset is not None:
-        scores = scores + np.asarray(offset, dtype=np.float64).reshape(n, 1)
-    work, found = (np.empty(n), np.empty(n)), []
-    for score, model in zip(scores.T, models, strict=True):
-        unit = getattr(model, "unit_", 1.0)
-        score = np.ascontiguousarray(score, dtype=np.float64) / unit
-        found.append(evaluate_rows(loss, score, target / unit, weight, *work))
-    return np.array(found) / float(weight.sum())
 
 
 def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> float:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import losses
 from .._validate import as_real, check_flag, check_vector
 from ..design.standardized import in_precision
-from .base import Array, KSparseEstimator, finite_or_diverged
+from .base import Array, KSparseEstimator, OneTarget, finite_or_diverged
 from .tables import check_rows, check_weights
 
 T = TypeVar("T", bound=type)
@@ -204,6 +204,7 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     ['bmi', 'bp', 's5']
     """
 
+    _row_arguments = ("sample_weight", "offset")
     _ridge_power = 2  # it matters only with fewer rows than k·log d: least squares need no other guard
 
     def __init__(
@@ -297,62 +298,51 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         self.reservoir_ = rows
         return self
 
-    def _check_pairs(self, X: Any, y: Any, **settings: Any) -> tuple[Any, Array]:
+    def _check_pairs(self, X: Any, y: Any, owner: Any = None, **settings: Any) -> tuple[Any, Array]:
         loss = self._check_loss()
         several = has_several_targets(y, self.loss)
-        X, y = check_rows(self, X, y, y_numeric=True, multi_output=several, order="C", **settings)
-        y = as_real(y, "y").astype(np.float64)
+        X, y = check_rows(owner or self, X, y, y_numeric=True, multi_output=several, order="C", **settings)
+        y = as_real(y, "y").astype(np.float64, copy=False)
         losses.check_target(loss, y)
         return X, y
 
-    def _fit_path(
-        self, X: Any, y: Any, ks: Any, sample_weight: Any = None, offset: Any = None, *, only: int | None = None
-    ) -> Any:
-        """One fitted model for every k, by one walk over all of them; None if only fits one by one can do it.
-
-        With `only`, what each feature is worth is computed for that k alone.
-        """
-        X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
+    def _one_target(self, y: Array, weight: Array | None, offset: Any) -> OneTarget | None:
+        """The targets and offsets in the units of the fit; None for several targets."""
         if y.ndim == 2:
             return None
-        weight = check_weights(sample_weight, X)
-        self._begin(len(y), weight)
-        target, shift, centre, size = self._in_units(y, weight, offset)
-        pairs = self._learn_path(X, target, weight, shift, ks, only)
-        return None if pairs is None else [model._take(fit, X, centre, size) for model, fit in pairs]
-
-    def _in_units(self, y: Array, weight: Array | None, offset: Any) -> tuple[Array, Any, float, float]:
-        """The targets and offsets in the units of the fit, and those units: centre and size."""
+        shift = None if offset is None else check_vector(offset, "offset", len(y), "row")
         centre, size = self._unit(y, weight)
+        if self.loss != "huber":
+            return OneTarget(y, weight, shift, centre, size, {"unit_": size})
         centre = centre if self.fit_intercept else 0.0
         with np.errstate(over="ignore"):  # targets and offsets that become infinite are refused
-            shift = None if offset is None else check_vector(offset, "offset", len(y), "row") / size
-            return (y - centre) / size, shift, centre, size
+            shift = None if shift is None else shift / size
+            return OneTarget((y - centre) / size, weight, shift, centre, size, {"unit_": size})
 
-    def _take(self, fit: Any, X: Any, centre: float, size: float) -> Any:
-        """Set the attributes of a model with one target."""
-        with np.errstate(over="ignore"):
-            coef, constant = size * fit.coef, size * fit.intercept + centre
-        result = finite_or_diverged(fit.result, coef, constant)
-        self._note([fit._replace(coef=coef, intercept=constant, result=result)], X, 5)
-        self.unit_, self.intercept_, self.worth_ = size, float(constant[0]), self.worth_[0]
-        self.coef_ = in_precision(np.append(coef, constant), X.dtype)[:-1]
-        return self
+    def _shaped(self, coef: Array, constant: float, dtype: Any) -> tuple[NDArray[Any], float]:
+        """`coef_` and `intercept_` of one target."""
+        return in_precision(np.append(coef, constant), dtype)[:-1] if dtype != coef.dtype else coef, constant
 
     def _fit(self, X: Any, y: Array, weight: Array | None, offset: Any) -> Any:
-        self._begin(len(y), weight)
-        start, centre, size = None, *self._unit(y, weight)
+        self._rows = self._check_flags(len(y), weight)
+        start, given = None, self._one_target(y, weight, offset)
+        centre, size = (0.0, 1.0) if given is None else (given.centre, given.unit)
         if self.warm_start and hasattr(self, "coef_") and self.coef_.shape == (*y.shape[1:], X.shape[1]):
             constants = np.atleast_1d(np.asarray(self.intercept_, dtype=np.float64))
             with np.errstate(over="ignore"):  # a starting point that is not finite is not used
                 start = np.atleast_2d(self.coef_).astype(np.float64) / size, (constants - centre) / size
-        if y.ndim == 2:
+        if given is None:
             self._check_joint("several targets", "or fit the targets one by one")
             self._note([self._learn(X, y, weight, offset, self.loss, start)], X)
             return self
-        target, shift, centre, size = self._in_units(y, weight, offset)
-        [fit] = self._learn_each(X, [target], weight, shift, [start])
-        return self._take(fit, X, centre, size)
+        [fit] = self._learn_each(X, [given.target], weight, given.offset, [start])
+        with np.errstate(over="ignore"):
+            coef, constant = size * fit.coef, size * fit.intercept + centre
+        result = finite_or_diverged(fit.result, coef, constant)
+        self._note([fit._replace(coef=coef, intercept=constant, result=result)], X)
+        self.unit_ = size
+        self.coef_, self.intercept_ = self._shaped(coef[0], float(constant[0]), X.dtype)
+        return self
 
     def _unit(self, y: Array, weight: Array | None) -> tuple[float, float]:
         """The centre and the spread of the targets for Huber's loss, whose threshold is in units of that spread."""

@@ -13,7 +13,6 @@ from sklearn.base import clone, is_classifier
 
 from .._text import data_frame, html_table, table
 from .._validate import check_count, check_generator, check_number
-from .base import coefficients_only
 from .path import check_template
 from .summary import SHOWN, draw_bars, feature_names, image, plot_method
 from .tables import check_weights
@@ -163,7 +162,7 @@ def support_stability(
     X, y = template._check_pairs(X, y)
     weight = check_weights(sample_weight, X)
     weight = np.ones(X.shape[0]) if weight is None else weight
-    plain = template._numbered(template, X.shape[1])
+    plain = template._unnamed(X.shape[1])
     strata = np.unique(y, return_inverse=True)[1] if is_classifier(template) else np.zeros(X.shape[0], dtype=int)
     used = np.flatnonzero(weight > 0)
     groups = [used[strata[used] == s] for s in np.unique(strata[used])]
@@ -172,8 +171,9 @@ def support_stability(
     def fit(part: NDArray[np.intp]) -> Any:
         masked = np.zeros_like(weight)  # a resample is a set of weights, so that X is not copied
         masked[part] = weight[part]
-        with coefficients_only():
-            return clone(plain).fit(X, y, sample_weight=masked)
+        model = clone(plain)
+        model._unseen = True
+        return model.fit(X, y, sample_weight=masked)
 
     models = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
     supports = [model.support_ for model in models]

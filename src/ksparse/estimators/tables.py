@@ -24,6 +24,7 @@ from ..design.blocks import pick_rows
 from ..design.matrix import canonical
 from ..sources import as_source
 
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 TIMES = ("date", "timestamp", "duration", "time")  # how the names of such types begin, in every library
 DATES = "turn dates into numbers first, such as days since a fixed day, or leave the column out"
 TEXT = "encode it, with sklearn.preprocessing.OneHotEncoder for example, or leave the column out"
@@ -39,6 +40,10 @@ def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) ->
     X = as_source(X)
     if isinstance(X, Source):
         return check_source(model, X, y, **settings)
+    if _is_plain(model, X, y, **settings):
+        model.n_features_in_ = X.shape[1]
+        model.__dict__.pop("feature_names_in_", None)
+        return X if isinstance(y, str) else (X, y)
     _refuse_dates(X)
     try:
         with np.errstate(invalid="ignore"):  # scikit-learn adds up X to see whether it is finite
@@ -53,6 +58,30 @@ def check_rows(model: Any, X: Any, y: Any = "no_validation", **settings: Any) ->
             raise
         raise ValueError(message) from None
     return (canonical(checked[0], "X"), *checked[1:]) if isinstance(checked, tuple) else canonical(checked, "X")
+
+
+def _is_plain(
+    model: Any, X: Any, y: Any, *, reset: bool = True, ensure_all_finite: bool = True, ensure_min_samples: int = 1,
+    **others: Any,
+) -> bool:  # fmt: skip
+    """Whether X and y are arrays that scikit-learn's checks would return as they are: for small ones, the checks would
+    take longer than all else beside the search.  Anything doubtful is not plain, and goes through those checks."""
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype not in FLOATS or not X.flags.c_contiguous:
+        return False
+    if X.shape[0] < ensure_min_samples or 0 in X.shape or (ensure_all_finite and not _sum_is_finite(X)):
+        return False
+    if not reset and (model.n_features_in_ != X.shape[1] or hasattr(model, "feature_names_in_")):
+        return False
+    if isinstance(y, str):
+        return y == "no_validation"
+    plain = type(y) is np.ndarray and y.shape == X.shape[:1] and y.dtype.isnative and y.dtype.char in "?bBhHiIlLqQdf"
+    return plain and (y.dtype.kind != "f" or _sum_is_finite(y))
+
+
+def _sum_is_finite(array: NDArray[Any]) -> bool:
+    """If so, all entries are; a sum may also overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum()))
 
 
 def check_source(
@@ -121,6 +150,8 @@ class Selected(Source):
 
 def check_labels(y: Any) -> None:
     """Raise if the targets are not class labels."""
+    if y.dtype.kind in "biu" and 2 * np.unique(y).size <= y.size:  # scikit-learn warns of more classes
+        return
     with np.errstate(invalid="ignore"):  # scikit-learn tests whether floats are whole by converting them to integers
         check_classification_targets(y)
 
