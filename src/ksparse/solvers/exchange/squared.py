@@ -16,6 +16,7 @@ import numpy as np
 
 from ...problem import Problem
 from .pivots import ROWS, Array, Columns, Tableau, load, new_tableau
+from .positive import settle_positive, walk_positive
 from .scout import CACHED, FEW, MANY, Scout, most_promising
 from .walk import (
     BEGUN,
@@ -141,6 +142,9 @@ class SquaredPath:
         d, rules = self.problem.d, EFFORTS[effort]
         self.thorough, rng = effort != "fast", np.random.default_rng(0)
         try:
+            if self.problem.positive:
+                self._search_positive(l2, rules, rng)
+                return
             if d <= max(3 * self.largest, SMALL):
                 self._search(self._model(np.arange(d)), l2, rules, rules.rounds, rng)
                 return
@@ -181,6 +185,39 @@ class SquaredPath:
             u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
         self._unnumbered()
         self._search(model, l2, rules, rules.rounds, rng)
+
+    def _search_positive(self, l2: float, rules: Effort, rng: np.random.Generator) -> None:
+        """Walk up and down among the columns that lower the best fits most, with positive coefficients."""
+        kept, best, high = self.problem.kept, self.best, self.largest
+        u, columns, best.choices[:] = self.c, kept, -1
+        for _ in range(WORKING_SETS):
+            more = most_promising(np.maximum(u, 0.0), self.own, self.own, max(WIDE * high, high + 50, SMALL))
+            more, before = np.union1d(columns, more), columns.size
+            chosen = best.choices >= 0
+            best.choices[chosen] = np.searchsorted(more, columns[best.choices[chosen]])
+            columns, model = more, self._model(more)
+            self.exact, fixed, at = model, np.searchsorted(more, kept), np.arange(more.size)
+            t, spare = self._tableau(model, l2), self._tableau(model, l2)
+            t.held[0] = -1  # nothing is loaded
+
+            def walk(step: int, shares: Array, priority: Array) -> int:
+                self.check()
+                how = (SHARE, FLOOR * self.total, 1, high, step, shares, priority)
+                return int(walk_positive(t, spare, best, fixed, model.G, at, *how))  # noqa: B023
+
+            nothing, quiet = np.zeros(0), 0
+            improved = sum(walk(step, nothing, nothing) for step in (1, -1, 1))
+            for _ in range(rules.rounds):
+                better = walk(0, rng.uniform(*CHANGED, high + 1), rng.random(more.size))
+                better += walk(1, nothing, nothing) + walk(-1, nothing, nothing) if better else 0
+                quiet, improved = 0 if better else quiet + 1, improved + better
+                if quiet >= 2 * rules.patience:
+                    break
+            if more.size == self.problem.d or not improved or more.size == before:
+                return
+            S = np.concatenate([fixed, best.choices[high][best.choices[high] >= 0]])
+            x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
+            u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
 
     def _scout(self, l2: float) -> Scout | None:
         """A walk in single precision; None where the rows do not allow it."""
@@ -329,6 +366,10 @@ class SquaredPath:
         else:
             t, at, fixed = self._tableau(model, l2[0]), np.arange(len(model.G)), np.searchsorted(model.columns, kept)
             floor = FLOOR * self.total
+            if self.problem.positive:
+                spare = self._tableau(model, l2[0])
+                settle_positive(t, spare, self.best, fixed, model.G, at, model.own, found, l2, SHARE, floor, columns)
+                return self._fits(model, columns, l2, False)
             settle_sizes(t, self.best, model.G, at, fixed, model.own, found, l2, SHARE, floor, columns)
             complete = model.columns.size == self.problem.d
             if complete or not self.thorough:
