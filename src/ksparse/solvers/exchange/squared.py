@@ -133,6 +133,11 @@ class SquaredPath:
             raise np.linalg.LinAlgError("numbers that overflow")
         return c
 
+    @functools.cached_property
+    def rng(self) -> np.random.Generator:
+        """For perturbations."""
+        return np.random.default_rng(0)
+
     # --- the walk ------------------------------------------------------------------------------------------------
     def walk(self, l2: float, effort: str) -> None:
         """Find the best supports of all sizes under one ridge.
@@ -140,16 +145,16 @@ class SquaredPath:
         Supports that perturbations have improved are walked from once more, over all columns, until none is improved.
         """
         d, rules = self.problem.d, EFFORTS[effort]
-        self.thorough, rng = effort != "fast", np.random.default_rng(0)
+        self.thorough = effort != "fast"
         try:
             if self.problem.positive:
-                self._search_positive(l2, rules, rng)
+                self._search_positive(l2, rules)
                 return
             if d <= max(3 * self.largest, SMALL):
-                self._search(self._model(np.arange(d)), l2, rules, rules.rounds, rng)
+                self._search(self._model(np.arange(d)), l2, rules, rules.rounds)
                 return
             if self.single and self.problem.n * d > CACHED:
-                self._search_working_sets(l2, rules, rng)
+                self._search_working_sets(l2, rules)
                 return
             scout = self._scout(l2)
             columns = np.empty(0, np.int64)
@@ -159,13 +164,13 @@ class SquaredPath:
                     scout = None
                     self._walk_all(l2)
                 columns = np.union1d(columns, self._working_set(scout or self, rules.working))
-                if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0, rng):
+                if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0):
                     break
         except BaseException:
             self.check = lambda: None  # what was found so far can be read without another look at the clock
             raise
 
-    def _search_working_sets(self, l2: float, rules: Effort, rng: np.random.Generator) -> None:
+    def _search_working_sets(self, l2: float, rules: Effort) -> None:
         """Search for one size, each time with the columns added that would lower the best fit most.
 
         A pass over the rows for their covariances with the residuals costs less than the Gram rows of a walk.
@@ -177,16 +182,16 @@ class SquaredPath:
             columns = np.union1d(columns, more)
             self._unnumbered()
             model = self._model(columns)
-            self._search(model, l2, rules, 0, rng)
+            self._search(model, l2, rules, 0)
             if not best.value[k] < value * (1.0 - SHARE):
                 break
             value, S = best.value[k], np.concatenate([np.searchsorted(columns, kept), best.choices[k, :k]])
             x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
             u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
         self._unnumbered()
-        self._search(model, l2, rules, rules.rounds, rng)
+        self._search(model, l2, rules, rules.rounds)
 
-    def _search_positive(self, l2: float, rules: Effort, rng: np.random.Generator) -> None:
+    def _search_positive(self, l2: float, rules: Effort) -> None:
         """Walk up and down among the columns that lower the best fits most, with positive coefficients."""
         kept, best, high = self.problem.kept, self.best, self.largest
         u, columns, best.choices[:] = self.c, kept, -1
@@ -208,7 +213,7 @@ class SquaredPath:
             nothing, quiet = np.zeros(0), 0
             improved = sum(walk(step, nothing, nothing) for step in (1, -1, 1))
             for _ in range(rules.rounds):
-                better = walk(0, rng.uniform(*CHANGED, high + 1), rng.random(more.size))
+                better = walk(0, self.rng.uniform(*CHANGED, high + 1), self.rng.random(more.size))
                 better += walk(1, nothing, nothing) + walk(-1, nothing, nothing) if better else 0
                 quiet, improved = 0 if better else quiet + 1, improved + better
                 if quiet >= 2 * rules.patience:
@@ -257,7 +262,7 @@ class SquaredPath:
                     chosen.append(most_promising(over.t.u, over.t.D, over.t.own, count))
         return np.unique(np.concatenate(chosen))
 
-    def _search(self, model: Exact, l2: float, rules: Effort, rounds: int, rng: np.random.Generator) -> int:
+    def _search(self, model: Exact, l2: float, rules: Effort, rounds: int) -> int:
         """Walk among a few columns, and perturb; returns how many supports the perturbations have improved."""
         best, at = self.best, np.arange(model.columns.size)
         t = self._tableau(model, l2)
@@ -266,7 +271,7 @@ class SquaredPath:
         self._walk_on(t, model.G, at)
         quiet, total, spare = 0, 0, self._tableau(model, l2)
         for _ in range(rounds):
-            improved = self._perturb(model, t, spare, rules.each, rng)
+            improved = self._perturb(model, t, spare, rules.each)
             quiet, total = 0 if improved else quiet + 1, total + improved
             if improved:
                 self._walk_on(t, model.G, at)
@@ -274,13 +279,13 @@ class SquaredPath:
                 break
         return total
 
-    def _perturb(self, model: Exact, t: Tableau, spare: Tableau, each: int, rng: np.random.Generator) -> int:
+    def _perturb(self, model: Exact, t: Tableau, spare: Tableau, each: int) -> int:
         """Perturb all supports among the columns of the model; returns how many were improved."""
         best, improved, at = self.best, 0, np.arange(model.columns.size)
         high = min(self.wanted_size, int(best.state[LARGEST]))
         step = int(np.clip(WORK / (at.size * self.slots**2), 1, self.slots))  # sizes between two looks at the clock
         for _ in range(MORE * each if self.single else each):
-            shares, priority = rng.uniform(*CHANGED, high + 1), rng.random(at.size)
+            shares, priority = self.rng.uniform(*CHANGED, high + 1), self.rng.random(at.size)
             for low in range(high if self.single else 2, high + 1, step):
                 self.check()
                 top, floor = min(low + step - 1, high), FLOOR * self.total
