@@ -1,9 +1,9 @@
 """Least squares for every number of columns at once: a walk over the sizes in a model that is exact.
 
 Everything that does not depend on k is computed once: the covariances with y, the variances, and the Gram rows of the
-columns that were ever about to enter.  With few columns the model has the whole Gram matrix.  With many, a "fast"
-search walks in single precision and then searches the columns it met in double precision; the others walk over all
-columns in double precision, and so know that no exchange lowers the objective.
+columns that were ever about to enter.  With few columns the model has the whole Gram matrix.  With many, a walk in
+single precision finds the columns that are worth searching in double precision.  Every effort but "fast" ends with a
+check in double precision that no exchange with any column lowers the objective.
 """
 
 from __future__ import annotations
