@@ -56,7 +56,7 @@ def add_gram_rows(B, Z, out):
 
 
 class Scout:
-    """The walk; None of its numbers are used but the supports and the columns that were about to enter."""
+    """The walk; only the supports and the columns that were about to enter are used, none of its numbers."""
 
     def __init__(
         self, problem: Problem, Z: Single, scale: Array, target: Array, total: float, slots: int, l2: float

@@ -1,9 +1,9 @@
 """Least squares for every number of columns at once: a walk over the sizes in a model that is exact.
 
 Everything that does not depend on k is computed once: the covariances with y, the variances, and the Gram rows of the
-columns that were ever about to enter.  With few columns the model has the whole Gram matrix.  With many, a "fast"
-search walks in single precision and then searches the columns it met in double precision; the others walk over all
-columns in double precision, and so know that no exchange lowers the objective.
+columns that were ever about to enter.  With few columns the model has the whole Gram matrix.  With many, a walk in
+single precision finds the columns that are worth searching in double precision.  Every effort but "fast" ends with a
+check in double precision that no exchange with any column lowers the objective.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from ...problem import Problem
 from .pivots import ROWS, Array, Columns, Tableau, load, new_tableau
+from .positive import settle_positive, walk_positive
 from .scout import CACHED, FEW, MANY, Scout, most_promising
 from .walk import (
     BEGUN,
@@ -132,6 +133,11 @@ class SquaredPath:
             raise np.linalg.LinAlgError("numbers that overflow")
         return c
 
+    @functools.cached_property
+    def rng(self) -> np.random.Generator:
+        """For perturbations."""
+        return np.random.default_rng(0)
+
     # --- the walk ------------------------------------------------------------------------------------------------
     def walk(self, l2: float, effort: str) -> None:
         """Find the best supports of all sizes under one ridge.
@@ -139,13 +145,16 @@ class SquaredPath:
         Supports that perturbations have improved are walked from once more, over all columns, until none is improved.
         """
         d, rules = self.problem.d, EFFORTS[effort]
-        self.thorough, rng = effort != "fast", np.random.default_rng(0)
+        self.thorough = effort != "fast"
         try:
+            if self.problem.positive:
+                self._search_positive(l2, rules)
+                return
             if d <= max(3 * self.largest, SMALL):
-                self._search(self._model(np.arange(d)), l2, rules, rules.rounds, rng)
+                self._search(self._model(np.arange(d)), l2, rules, rules.rounds)
                 return
             if self.single and self.problem.n * d > CACHED:
-                self._search_working_sets(l2, rules, rng)
+                self._search_working_sets(l2, rules)
                 return
             scout = self._scout(l2)
             columns = np.empty(0, np.int64)
@@ -155,13 +164,13 @@ class SquaredPath:
                     scout = None
                     self._walk_all(l2)
                 columns = np.union1d(columns, self._working_set(scout or self, rules.working))
-                if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0, rng):
+                if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0):
                     break
         except BaseException:
             self.check = lambda: None  # what was found so far can be read without another look at the clock
             raise
 
-    def _search_working_sets(self, l2: float, rules: Effort, rng: np.random.Generator) -> None:
+    def _search_working_sets(self, l2: float, rules: Effort) -> None:
         """Search for one size, each time with the columns added that would lower the best fit most.
 
         A pass over the rows for their covariances with the residuals costs less than the Gram rows of a walk.
@@ -173,14 +182,47 @@ class SquaredPath:
             columns = np.union1d(columns, more)
             self._unnumbered()
             model = self._model(columns)
-            self._search(model, l2, rules, 0, rng)
+            self._search(model, l2, rules, 0)
             if not best.value[k] < value * (1.0 - SHARE):
                 break
             value, S = best.value[k], np.concatenate([np.searchsorted(columns, kept), best.choices[k, :k]])
             x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
             u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
         self._unnumbered()
-        self._search(model, l2, rules, rules.rounds, rng)
+        self._search(model, l2, rules, rules.rounds)
+
+    def _search_positive(self, l2: float, rules: Effort) -> None:
+        """Walk up and down among the columns that lower the best fits most, with positive coefficients."""
+        kept, best, high = self.problem.kept, self.best, self.largest
+        u, columns, best.choices[:] = self.c, kept, -1
+        for _ in range(WORKING_SETS):
+            more = most_promising(np.maximum(u, 0.0), self.own, self.own, max(WIDE * high, high + 50, SMALL))
+            more, before = np.union1d(columns, more), columns.size
+            chosen = best.choices >= 0
+            best.choices[chosen] = np.searchsorted(more, columns[best.choices[chosen]])
+            columns, model = more, self._model(more)
+            self.exact, fixed, at = model, np.searchsorted(more, kept), np.arange(more.size)
+            t, spare = self._tableau(model, l2), self._tableau(model, l2)
+            t.held[0] = -1  # nothing is loaded
+
+            def walk(step: int, shares: Array, priority: Array) -> int:
+                self.check()
+                how = (SHARE, FLOOR * self.total, 1, high, step, shares, priority)
+                return int(walk_positive(t, spare, best, fixed, model.G, at, *how))  # noqa: B023
+
+            nothing, quiet = np.zeros(0), 0
+            improved = sum(walk(step, nothing, nothing) for step in (1, -1, 1))
+            for _ in range(rules.rounds):
+                better = walk(0, self.rng.uniform(*CHANGED, high + 1), self.rng.random(more.size))
+                better += walk(1, nothing, nothing) + walk(-1, nothing, nothing) if better else 0
+                quiet, improved = 0 if better else quiet + 1, improved + better
+                if quiet >= 2 * rules.patience:
+                    break
+            if more.size == self.problem.d or not improved or more.size == before:
+                return
+            S = np.concatenate([fixed, best.choices[high][best.choices[high] >= 0]])
+            x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
+            u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
 
     def _scout(self, l2: float) -> Scout | None:
         """A walk in single precision; None where the rows do not allow it."""
@@ -220,7 +262,7 @@ class SquaredPath:
                     chosen.append(most_promising(over.t.u, over.t.D, over.t.own, count))
         return np.unique(np.concatenate(chosen))
 
-    def _search(self, model: Exact, l2: float, rules: Effort, rounds: int, rng: np.random.Generator) -> int:
+    def _search(self, model: Exact, l2: float, rules: Effort, rounds: int) -> int:
         """Walk among a few columns, and perturb; returns how many supports the perturbations have improved."""
         best, at = self.best, np.arange(model.columns.size)
         t = self._tableau(model, l2)
@@ -229,7 +271,7 @@ class SquaredPath:
         self._walk_on(t, model.G, at)
         quiet, total, spare = 0, 0, self._tableau(model, l2)
         for _ in range(rounds):
-            improved = self._perturb(model, t, spare, rules.each, rng)
+            improved = self._perturb(model, t, spare, rules.each)
             quiet, total = 0 if improved else quiet + 1, total + improved
             if improved:
                 self._walk_on(t, model.G, at)
@@ -237,13 +279,13 @@ class SquaredPath:
                 break
         return total
 
-    def _perturb(self, model: Exact, t: Tableau, spare: Tableau, each: int, rng: np.random.Generator) -> int:
+    def _perturb(self, model: Exact, t: Tableau, spare: Tableau, each: int) -> int:
         """Perturb all supports among the columns of the model; returns how many were improved."""
         best, improved, at = self.best, 0, np.arange(model.columns.size)
         high = min(self.wanted_size, int(best.state[LARGEST]))
         step = int(np.clip(WORK / (at.size * self.slots**2), 1, self.slots))  # sizes between two looks at the clock
         for _ in range(MORE * each if self.single else each):
-            shares, priority = rng.uniform(*CHANGED, high + 1), rng.random(at.size)
+            shares, priority = self.rng.uniform(*CHANGED, high + 1), self.rng.random(at.size)
             for low in range(high if self.single else 2, high + 1, step):
                 self.check()
                 top, floor = min(low + step - 1, high), FLOOR * self.total
@@ -329,6 +371,10 @@ class SquaredPath:
         else:
             t, at, fixed = self._tableau(model, l2[0]), np.arange(len(model.G)), np.searchsorted(model.columns, kept)
             floor = FLOOR * self.total
+            if self.problem.positive:
+                spare = self._tableau(model, l2[0])
+                settle_positive(t, spare, self.best, fixed, model.G, at, model.own, found, l2, SHARE, floor, columns)
+                return self._fits(model, columns, l2, False)
             settle_sizes(t, self.best, model.G, at, fixed, model.own, found, l2, SHARE, floor, columns)
             complete = model.columns.size == self.problem.d
             if complete or not self.thorough:
