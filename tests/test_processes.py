@@ -72,7 +72,7 @@ EVERYTHING = """
     import ksparse
     from ksparse import _jit
     from ksparse.design import kernels as passes
-    from ksparse.solvers import descent, htsaga, steps
+    from ksparse.solvers import descent, htsaga, htsvrg, screen
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 30))
     for X in (A, sparse.csr_array(A)):
@@ -82,7 +82,7 @@ EVERYTHING = """
                 print(ksparse.minimize(X, y, 3, loss=loss, solver=solver, random_state=0).x.tobytes().hex())
         for step in ("theory", "spectral"):
             print(ksparse.minimize(X, A[:, 0], 3, solver=ksparse.HTSVRG(step=step, stages=2), random_state=0).objective)
-    kernels = [value for module in (passes, htsaga, descent, steps) for value in vars(module).values()
+    kernels = [value for module in (passes, htsaga, htsvrg, descent, screen) for value in vars(module).values()
                if isinstance(value, _jit.Kernel)]
     stats = [kernel._cached.stats for kernel in kernels]
     print(";", sum(sum(s.cache_hits.values()) for s in stats), sum(sum(s.cache_misses.values()) for s in stats))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import losses
 from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
 from .design import Design, Standardized, as_design
 from .design import standardize as standardize_columns
@@ -160,7 +161,7 @@ def solve(
     rng = check_generator(random_state)
     design = as_design(as_source(A))
     radius = check_number(radius, "radius", strict=True, infinite=True)
-    solver = pick_solver(solver, design, k, check_flag(positive, "positive"), radius)
+    solver = pick_solver(solver, design, k, losses.resolve(loss), check_flag(positive, "positive"), radius)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     scaled = None
     if check_flag(standardize, "standardize"):
@@ -190,14 +191,16 @@ def solve(
     return dataclasses.replace(result, x=x, intercept=constant, support=np.flatnonzero(x), status=status)
 
 
-def pick_solver(solver: Any, design: Design, k: int, positive: bool, radius: float = math.inf) -> Solver:
+def pick_solver(
+    solver: Any, design: Design, k: int, loss: Any, positive: bool, radius: float = math.inf, effort: str = "default"
+) -> Solver:
     """The solver that is meant by an instance, a name or "auto", for `minimize` and the estimators."""
     if isinstance(solver, str) and solver == "auto":
-        if positive or radius != math.inf:  # Exchange knows neither signs nor balls
-            return PGD()
+        if radius != math.inf or (positive and not getattr(loss, "quadratic", False)):
+            return PGD()  # Exchange knows no balls, and signs with the squared loss alone
         if Exchange().memory(design.shape, k) > design.room_for_columns:
             return HTSVRG()  # holds a sample of rows instead of columns
-        return Exchange()
+        return Exchange(effort=effort)
     if isinstance(solver, str):
         solver = SOLVERS[check_choice(solver, "solver", ["auto", *SOLVERS])]()
     if isinstance(solver, type) or not isinstance(solver, Solver):

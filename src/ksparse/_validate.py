@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 # the settings of solvers that are whole numbers, and those of them that may be None
 COUNTS = ("m", "stages", "epochs", "iterations", "batch_size", "working_set", "select", "exchange")
-OPTIONAL = ("m", "working_set")
+OPTIONAL = ("m", "working_set", "breaths", "gain")
 
 
 class ArgumentError(ValueError):
@@ -205,9 +205,11 @@ def check_fields(solver: Any, steps: tuple[str, ...] = ()) -> None:
     """
     for field in dataclasses.fields(solver):
         name, value = field.name, getattr(solver, field.name)
+        if value is None and name in OPTIONAL:
+            continue
         if name == "step":
             value = check_step(value, steps)
-        elif name in COUNTS and not (name in OPTIONAL and value is None):
+        elif name in COUNTS:
             value = check_count(value, name)
         elif name == "breaths":
             value = check_count(value, name, low=0)

@@ -287,6 +287,46 @@ def _(loss, z, y, weight, derivative, curvatures):
     return total
 
 
+class SoftmaxLoss(NamedTuple):
+    """log Σ_c exp(z_c) − z_y for classes y = 0, 1, ...; only `evaluate` knows it, with predictions of all classes."""
+
+
+@evaluate.rule(SoftmaxLoss)
+def _(loss, z, y, weight, derivative, curvatures):
+    """z holds the predictions of one class after the other; the probabilities stand for the curvatures."""
+    n, total = y.size, 0.0
+    C = z.size // n
+    for i in range(n):
+        top = z[i]
+        for c in range(1, C):
+            top = max(top, z[c * n + i])
+        whole, own = 0.0, int(y[i]) * n + i
+        for c in range(C):
+            curvatures[c * n + i] = np.exp(z[c * n + i] - top)
+            whole += curvatures[c * n + i]
+        if weight[i] > 0.0:
+            total += weight[i] * (np.log(whole) + top - z[own])
+        for c in range(C):
+            curvatures[c * n + i] /= whole
+            derivative[c * n + i] = weight[i] * curvatures[c * n + i] if weight[i] > 0.0 else 0.0
+        derivative[own] -= weight[i]
+    return total
+
+
+class SquaredTargets(NamedTuple):
+    """Half the squared residuals of several targets, one after the other; only `evaluate` knows it."""
+
+
+@evaluate.rule(SquaredTargets)
+def _(loss, z, y, weight, derivative, curvatures):
+    n, total = weight.size, 0.0
+    for i in range(y.size):
+        w, residual = weight[i % n], z[i] - y[i]
+        derivative[i], curvatures[i] = w * residual, w
+        total += 0.5 * w * residual * residual
+    return total
+
+
 @evaluate.rule(Logistic)
 def _(loss, z, y, weight, derivative, curvatures):
     """The same without calls of exp and log, in loops that vectorise, in a third of the time.

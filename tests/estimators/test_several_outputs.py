@@ -19,7 +19,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from ksparse import (
     HTSVRG,
     Exchange,
-    JointExchange,
     KSparseClassifier,
     KSparseClassifierCV,
     KSparseRegressor,
@@ -31,7 +30,7 @@ from ksparse import (
 )
 
 
-@parametrize_with_checks([KSparseRegressor(solver=JointExchange()), KSparseClassifier(multi_class="softmax")])
+@parametrize_with_checks([KSparseRegressor(solver=Exchange()), KSparseClassifier(multi_class="softmax")])
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.long
 def test_scikit_learns_own_checks(estimator, check):
@@ -90,7 +89,7 @@ def test_which_way_several_classes_are_met(wine):
     stochastic = KSparseClassifier(k=3, solver=HTSVRG(stages=3), random_state=0)
     with pytest.warns(ConvergenceWarning):
         assert stochastic.fit(X, y).multi_class_ == "ovr"
-    assert KSparseClassifier(k=3, solver=JointExchange()).fit(X, y).multi_class_ == "softmax"
+    assert KSparseClassifier(k=3, solver=Exchange()).fit(X, y).multi_class_ == "softmax"
     two = KSparseClassifier(k=3, multi_class="softmax").fit(X, y > 0)
     assert two.multi_class_ is None
     np.testing.assert_allclose(two.coef_, KSparseClassifier(k=3).fit(X, y > 0).coef_)
@@ -262,20 +261,19 @@ IRIS = load_iris(return_X_y=True)
 @pytest.mark.parametrize(
     ("model", "data", "message"),
     [
-        (KSparseClassifier(multi_class="softmax", solver=Exchange()), IRIS, "or use multi_class='ovr'"),
+        (KSparseClassifier(multi_class="softmax", solver=HTSVRG()), IRIS, "or use multi_class='ovr'"),
         (KSparseClassifier(multi_class="softmax", positive=True), IRIS, "positive must be False for multi_class"),
         (KSparseClassifier(multi_class="softmax", loss="squared_hinge"), IRIS, "is for loss='logistic'"),
         (KSparseClassifier(multi_class="both"), IRIS, "multi_class must be one of 'auto', 'softmax', 'ovr'"),
         (KSparseRegressor(loss="huber"), planted(), "fit the targets one by one"),
         (KSparseRegressor(loss="poisson"), planted(), "fit the targets one by one"),
-        (KSparseRegressor(solver="ht-svrg"), planted(), "solver must be 'auto' or a JointExchange for several targets"),
+        (KSparseRegressor(solver="ht-svrg"), planted(), "solver must be 'auto' or an Exchange for several targets"),
         (KSparseRegressor(positive=True), planted(), "positive must be False for several targets"),
         (KSparseRegressor(groups=[0, 1]), planted(), "groups must have one label per column, that is shape \\(30,\\)"),
         (KSparseRegressor(groups={"bmi": 1}), planted(), "groups names the column 'bmi'"),
         (KSparseRegressor(groups={3: []}), planted(), "groups must hold labels such as"),
         (KSparseClassifier(groups=[0, 0, 1, 1], solver="pgd"), IRIS, "multi_class='softmax'|for groups"),
         (KSparseClassifier(groups=[0, 0, 1, 1], positive=True), IRIS, "positive must be False for groups"),
-        (KSparseRegressor(solver=JointExchange(), positive=True), IRIS, "positive must be False for JointExchange"),
         (KSparseRegressor(), (planted()[0], sparse.csr_array(planted()[1])), "y must be dense"),
         (KSparseRegressorCV(estimator=KSparseRegressor(loss="huber")), planted(), "fit the targets one by one"),
     ],
@@ -288,7 +286,7 @@ def test_what_cannot_be_had_is_said(model, data, message):
 def test_a_fit_that_is_cut_short_warns():
     X, Y = planted()
     with pytest.warns(ConvergenceWarning, match="all 1 stages done"):
-        KSparseRegressor(k=4, solver=JointExchange(stages=1)).fit(X, Y)
+        KSparseRegressor(k=4, solver=Exchange(stages=1)).fit(X, Y)
     frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(30)])
     seen = []
     KSparseRegressor(k=4, callback=lambda told: seen.append(told.x.shape)).fit(frame, Y)

@@ -9,10 +9,11 @@ import oracle
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from ksparse import HTSVRG, Exchange, minimize
+from ksparse import HTSVRG, Exchange, JointExchange, minimize
 
 
 def correlated(n, d, K, rho, snr, seed):
@@ -50,11 +51,11 @@ def test_it_finds_the_best_subset_of_small_problems(seed):
                 assert least_squares(A, y, swapped, l2) >= found.objective * (1 - 2e-6)
 
 
-@pytest.mark.parametrize("breaths", [0, 1, 3])
-def test_swap_optimal_is_said_of_the_result_not_of_a_later_try(breaths):
-    """Breaths that end elsewhere must not speak for the fit that is kept."""
+@pytest.mark.parametrize("effort", ["fast", "default", "best"])
+def test_swap_optimal_is_said_of_the_result_not_of_a_later_try(effort):
+    """Perturbations that end elsewhere must not speak for the fit that is kept."""
     A, y, _ = correlated(40, 14, 4, 0.9, 1.0, 3)
-    found = minimize(A, y, 4, solver=Exchange(breaths=breaths), intercept=True)
+    found = minimize(A, y, 4, solver=Exchange(effort=effort), intercept=True)
     lower = any(
         least_squares(A, y, [*np.setdiff1d(found.support, out), other]) < found.objective * (1 - 2e-6)
         for out in found.support
@@ -171,7 +172,8 @@ def test_warm_starts_and_interruptions():
     assert stopped.status == "stopped"
     assert len(seen) == 1
     assert (np.diff(first.history.objective) <= 1e-12).all()
-    late = minimize(A, y, 6, solver=Exchange(), max_time=1e-6)
+    with pytest.warns(ConvergenceWarning, match="no better than the intercept"):  # nothing was found in that time
+        late = minimize(A, y, 6, solver=Exchange(), max_time=1e-6)
     assert late.status == "time limit"
     assert minimize(A, y, 6, solver=Exchange(stages=1)).status == "stage limit"
 
@@ -202,14 +204,25 @@ def test_data_that_are_hard_to_like(loss):
 
 
 def test_what_it_cannot_do_is_said():
-    with pytest.raises(ValueError, match="no positive=True and no radius"):
-        minimize(np.eye(4), np.ones(4), 2, solver=Exchange(), positive=True)
-    with pytest.raises(ValueError, match="no positive=True and no radius"):
+    with pytest.raises(ValueError, match="positive=True with the squared loss alone"):
+        minimize(np.eye(4), [1.0, -1, 1, -1], 2, loss="logistic", solver=Exchange(), positive=True)
+    with pytest.raises(ValueError, match="knows no radius"):
         minimize(np.eye(4), np.ones(4), 2, solver="exchange", radius=1.0)
     for bad, message in (({"breaths": -1}, "breaths must be at least 0"), ({"gain": -1.0}, "gain must be"),
-                         ({"working_set": 0}, "working_set must be at least 1")):  # fmt: skip
+                         ({"working_set": 0}, "working_set must be at least 1"),
+                         ({"effort": "most"}, "effort must be one of")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             Exchange(**bad)
+
+
+def test_old_settings_warn_and_change_nothing():
+    A, y, _ = correlated(40, 14, 4, 0.9, 1.0, 3)
+    for old in ({"breaths": 1}, {"working_set": 20}, {"gain": 1e-6}):
+        with pytest.warns(DeprecationWarning, match="effort='best'"):
+            solver = Exchange(**old)
+        assert np.array_equal(minimize(A, y, 4, solver=solver).x, minimize(A, y, 4, solver=Exchange()).x)
+    with pytest.warns(DeprecationWarning, match="use Exchange"):
+        assert isinstance(JointExchange(), Exchange)
 
 
 def test_a_start_on_a_zero_column_is_dropped():

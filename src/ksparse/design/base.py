@@ -134,6 +134,10 @@ class Design(ABC):
         return out.T
 
     @abstractmethod
+    def stored_columns(self, columns: Columns) -> tuple[Any, Array, Array]:
+        """Some columns of sparse rows: SciPy's CSC matrix, centres and factors; they are (stored − centre)·factor."""
+
+    @abstractmethod
     def norms(self, kept: Columns) -> tuple[Array, Array, Array]:
         """Per row: max |a_ij| outside the kept columns, ‖a_i‖², and ‖a_i‖² on the kept columns.
 

@@ -182,6 +182,11 @@ class Source(Design):
             InMemory(as_rows(part)).read_columns(back, out[:, low:high], scaling)
             low = high
 
+    def stored_columns(self, columns: Columns) -> tuple[Any, Array, Array]:
+        order = np.argsort(columns, kind="stable")
+        some = stacked(list(self.map(_copy_block, columns=columns[order])))
+        return some.tocsc()[:, np.argsort(order)], np.zeros(columns.size), np.ones(columns.size)
+
     def norms(self, kept: Columns) -> tuple[Array, Array, Array]:
         norms = joined(self._each(InMemory.row_norms, kept=kept))
         check_norms(norms, lambda i: InMemory(as_rows(self.rows_at(np.arange(self.shape[0]) == i))))

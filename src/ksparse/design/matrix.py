@@ -219,6 +219,9 @@ class InMemory(Design):
         slot_of, member = membership(columns, self.shape[1])
         kernels.take_columns(self.rows, columns, slot_of, member, centre, factor, np.empty(columns.size), out)
 
+    def stored_columns(self, columns: Columns) -> tuple[Any, Array, Array]:
+        return as_matrix(self.rows)[:, columns].tocsc(), np.zeros(columns.size), np.ones(columns.size)
+
     def norms(self, kept: Columns) -> tuple[Array, Array, Array]:
         norms = self.row_norms(kept)
         check_norms(norms, lambda i: self.rows_at(np.array([i])))

@@ -148,6 +148,9 @@ class Standardized(Design):
             factor = factor * scaling[1]
         self.stored.read_columns(columns, out, (centre, factor))
 
+    def stored_columns(self, columns: Columns) -> tuple[Any, Array, Array]:
+        return self.stored.stored_columns(columns)[0], self._centre[columns], self._factor[columns]
+
     def norms(self, kept: Columns) -> tuple[Array, Array, Array]:
         return self.materialized.norms(kept)
 

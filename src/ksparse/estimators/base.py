@@ -26,10 +26,10 @@ from .._validate import check_choice, check_count, check_flag, check_generator, 
 from ..design import Design, Source, Standardized, as_design, standardize
 from ..design.standardized import in_precision
 from ..engine.checkpoint import active
-from ..problem import Problem
 from ..result import History, Progress, Result, Status, judged
-from ..solvers.exchange.joint import JointExchange, joint
-from ..solvers.exchange.path import EFFORTS, solve_path
+from ..solvers.exchange import Exchange
+from ..solvers.exchange.joint import joint
+from ..solvers.exchange.path import EFFORTS
 from .certificate import EXAMINED, HELD, Examined, ExaminedLater, Minimized, examinations, minimized
 from .store import save
 from .summary import ShownModel
@@ -143,15 +143,15 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         return [self._l2_factor * check_number(self.l2, "l2")] * len(ks)
 
     def _check_joint(self, what: str, remedy: str) -> None:
-        """Raise if the settings do not allow JointExchange, which alone knows groups and several outputs."""
+        """Raise if the settings do not allow Exchange, which alone knows groups and several outputs."""
         if self.positive:
             raise ValueError(f"positive must be False for {what}, got True; {remedy}")
         if not self._may_be_joint():
-            raise ValueError(f"solver must be 'auto' or a JointExchange for {what}, got {self.solver!r}; {remedy}")
+            raise ValueError(f"solver must be 'auto' or an Exchange for {what}, got {self.solver!r}; {remedy}")
 
     def _may_be_joint(self) -> bool:
-        """Whether the solver is JointExchange, or "auto", which may choose it."""
-        return isinstance(self.solver, JointExchange) or (isinstance(self.solver, str) and self.solver == "auto")
+        """Whether the solver is Exchange, or "auto", which may choose it."""
+        return isinstance(self.solver, Exchange) or (isinstance(self.solver, str) and self.solver == "auto")
 
     def _names(self) -> Any:
         """The names of the columns; None if they have none."""
@@ -209,20 +209,16 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         number of such models that the estimator holds.
         """
         design, d, several = as_design(X), X.shape[1], Y.ndim == 2 or loss == "softmax"
-        jointly = several or self.groups is not None or isinstance(self.solver, JointExchange)
-        if jointly:
-            what = "groups" if self.groups is not None else "JointExchange"
-            self._check_joint(what, f"or do without {what}")
+        jointly = several or self.groups is not None
+        if self.groups is not None:
+            self._check_joint("groups", "or do without groups")
         kept, labels = self._kept(d), group_labels(self.groups, d, self._names())
         if kept.size == d:
             raise ValueError("always_keep must leave columns to choose from, got all of them")
         self.k_ = self._check_k(d - kept.size if labels is None else count_labels(np.delete(labels, kept)))
         [self.l2_] = self._ridges([self.k_], d, self._rows)
-        if jointly:
-            solver: Any = self.solver if isinstance(self.solver, JointExchange) else JointExchange()
-        else:
-            solver = pick_solver(self.solver, design, self.k_, bool(self.positive))
-        by_rows = not (jointly or solver.reads_columns)
+        solver = self._picked(design, loss, jointly)
+        by_rows = not solver.reads_columns
         scaling = self._standardized(X, design, weight, by_rows) if self.standardize else None
         self.scale_ = np.ones(d) if scaling is None else scaling.sizes
         design, first = scaling or design, _scaled_start(start, scaling, jointly)
@@ -234,7 +230,7 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
             if jointly:
                 result = joint(design, Y, self.k_, groups=labels, start=first, callback=callback, **settings)
             else:
-                result = self._walked(design, Y, settings) or solve(
+                result = solve(
                     design, Y, self.k_, positive=bool(self.positive), x0=first, callback=callback, random_state=seed,
                     standardize=False, **settings,
                 )  # fmt: skip
@@ -246,16 +242,12 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         [examine] = self._examinations(design, Y, weight, offset, loss, [result], [self.l2_], fits)
         return Learnt(result, coef, constants, examine)
 
-    def _walked(self, design: Design, Y: Array, settings: dict[str, Any]) -> Result | None:
-        """One fit by a walk over the sizes up to k, which can take less or more effort than `Exchange`."""
-        if check_choice(self.effort, "effort", EFFORTS) == "default" or not self._may_walk(design):
-            return None
-        names = ("loss", "sample_weight", "offset", "always_keep", "intercept")
-        problem = Problem.create(design, Y, **{name: settings[name] for name in names})
-        results = solve_path(problem, [self.k_], [self.l2_], self.effort)
-        if results is not None:
-            self._show(results[0])
-        return None if results is None else results[0]
+    def _picked(self, design: Design, loss: str, jointly: bool) -> Any:
+        """The solver; "auto" is a search with the effort that is asked for, where it can be done."""
+        effort = check_choice(self.effort, "effort", EFFORTS)
+        if jointly:
+            return self.solver if isinstance(self.solver, Exchange) else Exchange(effort=effort)
+        return pick_solver(self.solver, design, self.k_, losses.resolve(loss), bool(self.positive), effort=effort)
 
     def _may_walk(self, X: Any) -> bool:
         """Whether the settings allow a walk over all sizes, which has no stages to interrupt or to keep."""

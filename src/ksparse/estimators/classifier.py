@@ -68,7 +68,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
     multi_class : {"auto", "softmax", "ovr"}, default="auto"
         For more than two classes: "softmax" is one model of all classes with k features in all, "ovr" one model per
         class against the rest, with k features each.  "auto" is "softmax" where that is possible, and "ovr" for other
-        losses than the logistic one, for positive=True and for other solvers than `JointExchange`.
+        losses than the logistic one, for positive=True and for other solvers than `Exchange`.
     class_weight : "balanced" or dict {class: weight}, default=None
         Weights of the classes; "balanced" makes them inversely proportional to the number of rows of each class.
     {solver} {effort} {warm_start} {max_time} {random_state} {n_jobs} {reservoir} {verbose} {callback}

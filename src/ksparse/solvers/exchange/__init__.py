@@ -1,8 +1,8 @@
-"""The search: exchanges of columns (`exchange.py`) or of groups of columns (`joint.py`) in a quadratic model.
+"""The search for the best columns, groups of columns or shared features: `Exchange` and `joint`, paths and folds.
 
-`search.py` is the course that both share; `tableau.py` and `groups.py` are the model for columns and for groups.  Many
-k at once are solved by `path.py`: `walk.py` goes up and down over k, `pivots.py` is its model, `squared.py` and
-`smooth.py` are the two kinds of losses.  `joint` is loaded when it is first used.
+`search.py` is what all of them call; `squared.py` and `grouped.py` (exact models of least squares) and `smooth.py`
+(local models of other losses) do the work, by the pivots of `pivots.py` and `group_pivots.py`.  `joint` is loaded when
+it is first used.
 """
 
 from .exchange import Exchange as Exchange

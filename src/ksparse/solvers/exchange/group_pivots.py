@@ -44,6 +44,19 @@ from .pivots import (
 from .walk import WANTED, ask, insert
 
 
+class Choices(NamedTuple):
+    """What is chosen together: choice j is the columns order[starts[j]:starts[j + 1]]."""
+
+    order: Columns
+    starts: Columns
+
+    def columns(self, some: Columns) -> Columns:
+        """The columns of some choices, one choice after the other."""
+        if self.order.size == self.starts.size - 1:
+            return self.order[some]
+        return np.concatenate([self.order[:0], *(self.order[self.starts[j] : self.starts[j + 1]] for j in some)])
+
+
 class GroupTableau(NamedTuple):
     """Group I holds the columns starts[I]..starts[I + 1]; the fixed columns come before the first group."""
 

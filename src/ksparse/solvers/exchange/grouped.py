@@ -164,6 +164,8 @@ class GroupedPath:
     def _perturb(self, t: GroupTableau, l2: float, rules: Effort, rng: np.random.Generator) -> int:
         """Perturb all supports among the most promising groups; returns how many were improved."""
         best, high = self.best, min(self.wanted_size, int(self.best.state[LARGEST]))
+        if self.starts.size == 1:  # there is nothing to choose from
+            return 0
         known = best.choices[np.flatnonzero(np.isfinite(best.value))]
         likely = np.argsort(-self._entry_worths(t), kind="stable")[: LIKELY * self.wanted_size]
         groups = np.union1d(known, likely)
@@ -196,6 +198,11 @@ class GroupedPath:
         return total
 
     # --- the end -------------------------------------------------------------------------------------------------
+    @property
+    def null(self) -> float:
+        """The objective of the intercepts and the kept columns alone."""
+        return 0.5 * float(self.best.value[0])
+
     def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[GroupStop]:
         """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
         known, found = np.flatnonzero(np.isfinite(self.best.value)), []

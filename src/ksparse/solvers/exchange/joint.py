@@ -1,8 +1,9 @@
-"""JointExchange and `joint`: several targets, classes or groups of columns that share one choice of at most k."""
+"""`joint`: several targets, classes or groups of columns that share one choice of at most k."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,54 +16,23 @@ from ..._validate import as_array, as_real, check_choice, check_count, check_num
 from ...engine import loop
 from ...engine.checkpoint import sums
 from ...engine.loop import Clock, State, Task, Trace
-from ...engine.resume import digest, fingerprint
+from ...engine.resume import check_columns, digest, fingerprint
 from ...problem import Problem
 from ...result import Progress, Record, Result, Status, judged
-from ..base import check_fields
-from ..newton import Array
-from .joint_run import ColumnGroups, JointRun
-from .outputs import Classes, Outputs, Single, SquaredTargets, Start
+from .exchange import Exchange, records
+from .search import Asked, Stop
+
+Array = NDArray[np.float64]
+SEARCH = Exchange()
 
 
 @dataclass(frozen=True)
-class JointExchange:
-    """`Exchange` for groups: groups of columns, or single columns with the coefficients of all outputs.
-
-    For several targets the quadratic model has one matrix for all outputs, and is exact.  For the softmax such a model,
-    with the mean curvature of a row over its classes, ranks the groups; on the best ones exchanges are judged in the
-    whole Hessian, classes against classes, if that has no more than about 1200 rows.  Then the result counts as
-    ``swap_optimal`` only if the ranking predicts no decrease for any group that was left out.
-
-    Parameters
-    ----------
-    breaths : int, default=1
-        How many perturbations to try: each grows the support by half, shrinks it again, searches, and keeps the better
-        fit.  More of them are slower and sometimes better.
-    working_set : int, default=None
-        ColumnGroups in the model; None means 4k for the squared loss and 2.5k for others, but at least k + 50.
-    gain : float, default=1e-6
-        An exchange is tried if the model predicts a decrease of the objective by at least this share.
-    stages : int, default=200
-        The largest number of stages.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ksparse import JointExchange, joint
-    >>> rng = np.random.default_rng(0)
-    >>> A = rng.standard_normal((100, 50))
-    >>> Y = np.column_stack([A[:, 3] - A[:, 7], A[:, 3] + A[:, 7]])
-    >>> joint(A, Y, k=2, solver=JointExchange(breaths=0)).support
-    array([3, 7])
-    """
-
-    breaths: int = 1
-    working_set: int | None = None
-    gain: float = 1e-6
-    stages: int = 200
+class JointExchange(Exchange):
+    """Deprecated: `Exchange` serves groups and several outputs too."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        warnings.warn("JointExchange is deprecated; use Exchange", DeprecationWarning, stacklevel=3)
+        super().__post_init__()
 
 
 def joint(
@@ -78,7 +48,7 @@ def joint(
     offset: ArrayLike | None = None,
     always_keep: ArrayLike | None = None,
     start: Any = None,
-    solver: JointExchange = JointExchange(),
+    solver: Exchange = SEARCH,
     callback: Callable[[Progress], Any] | None = None,
     max_time: float | None = None,
 ) -> Result:
@@ -113,7 +83,7 @@ def joint(
         Columns that are in every model and do not count towards k.
     start : array of shape (d, outputs) or Result, default=None
         Where to start; its k largest groups are taken.  A `Result` brings its intercept along.
-    solver : JointExchange, default=JointExchange()
+    solver : Exchange, default=Exchange()
         The search, with its settings.
     callback : function of a `Progress`, default=None
         Called after every stage, with an x and an intercept of the shapes that the result has; the run stops if it
@@ -136,33 +106,36 @@ def joint(
     >>> result.support, result.x.shape
     (array([6, 7, 8]), (30, 1))
     """
-    if not isinstance(solver, JointExchange):
-        raise ValueError(f"solver must be a JointExchange for joint supports, got {solver!r}")
+    if not isinstance(solver, Exchange):
+        raise ValueError(f"solver must be an Exchange for joint supports, got {solver!r}")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
     k = check_count(k, "k")
     clock = Clock(max_time, 1)
-    outputs = _outputs(
-        A, Y, loss, offset, clock.check,
+    asked = _asked(
+        A, Y, k, loss, offset, solver.effort,
         sample_weight=sample_weight, l2=l2, always_keep=always_keep, intercept=intercept,
     )  # fmt: skip
-    problem = outputs.problem
-    competing = ColumnGroups.create(_group_numbers(groups, problem.d), problem.kept)
-    if competing.number == 0:
+    problem, numbers = asked.problem, _group_numbers(groups, asked.problem.d)
+    free = np.setdiff1d(np.arange(problem.d), problem.kept)
+    competing = np.unique(numbers[free]).size
+    if competing == 0:
         raise ValueError("always_keep must leave columns to choose from, got all of them; take one out, k will keep it")
-    if k > competing.number:
+    if k > competing:
         what = "columns" if groups is None else "groups"
         beside = f" beside the {problem.kept.size} columns always kept" if problem.kept.size else ""
-        raise ValueError(f"k must be at most the number of {what}{beside}, {competing.number}, got {k}")
-    task = JointTask(solver, outputs, competing, k, _first(start, outputs, competing, k), clock)
-    return loop.run(task, clock, callback)
+        raise ValueError(f"k must be at most the number of {what}{beside}, {competing}, got {k}")
+    if groups is not None and competing < free.size:
+        asked = asked._replace(groups=numbers)
+    asked = asked._replace(start=_first(start, asked, numbers, k))
+    return loop.run(JointTask(solver, asked, numbers, clock), clock, callback)
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
-def _outputs(A: Any, Y: Any, loss: Any, offset: Any, check: Callable[[], None], **settings: Any) -> Outputs:
-    """The loss with its targets, checked."""
+def _asked(A: Any, Y: Any, k: int, loss: Any, offset: Any, effort: str, **settings: Any) -> Asked:
+    """What is searched for, checked; without groups and start."""
     softmax = isinstance(loss, str) and loss == "softmax"
     if isinstance(loss, str) and not softmax:
         check_choice(loss, "loss", [*losses.LOSSES, "softmax"])
@@ -175,7 +148,8 @@ def _outputs(A: Any, Y: Any, loss: Any, offset: Any, check: Callable[[], None], 
         problem = Problem.create(A, np.zeros(labels.size), **settings)
         if offset is not None and np.ndim(offset) != 2:
             raise ValueError(f"offset must have shape ({labels.size}, {count}) for softmax, got {np.shape(offset)}")
-        return Classes(problem, labels, count, _offset(offset, labels.size, count), check)
+        shift = _offset(offset, labels.size, count)
+        return Asked(problem, [k], effort, classes=(labels.astype(np.float64), shift))
     plain = losses.resolve(loss)
     if np.ndim(Y) == 2 and np.shape(Y)[1] > 1:
         if not getattr(plain, "quadratic", False):
@@ -185,8 +159,8 @@ def _outputs(A: Any, Y: Any, loss: Any, offset: Any, check: Callable[[], None], 
             )
         targets = _finite_matrix(Y, "Y")
         problem = Problem.create(A, np.zeros(targets.shape[0]), loss=plain, **settings)
-        return SquaredTargets(problem, targets, _offset(offset, *targets.shape), check)
-    return Single(Problem.create(A, np.ravel(Y), loss=plain, offset=offset, **settings), check)
+        return Asked(problem, [k], effort, Y=targets - _offset(offset, *targets.shape))
+    return Asked(Problem.create(A, np.ravel(Y), loss=plain, offset=offset, **settings), [k], effort)
 
 
 def _labels(labels: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
@@ -238,44 +212,48 @@ def _group_numbers(groups: Any, d: int) -> NDArray[np.int64]:
     return np.array([number.setdefault(label, len(number)) for label in labels.tolist()], dtype=np.int64)
 
 
-def _first(start: Any, outputs: Outputs, groups: ColumnGroups, k: int) -> Start | None:
+def _first(start: Any, asked: Asked, groups: NDArray[np.int64], k: int) -> tuple[Array, Array] | None:
     """Where to start: the k largest groups."""
     if start is None:
         return None
     W, constant = (start.x, start.intercept) if isinstance(start, Result) else (start, 0.0)
     W = _finite_matrix(np.atleast_1d(as_array(W, "start")), "start")
-    shape = (outputs.problem.d, outputs.n_outputs)
+    shape = (asked.problem.d, asked.outputs)
     if W.ndim == 1 and shape[1] == 1:
         W = W[:, np.newaxis]
     if W.shape != shape:
         raise ValueError(
             f"start must have shape {shape}, one row per column of A and one column per output, got {W.shape}"
         )
-    W = W.copy()
-    size = np.add.reduceat(np.sum(W[groups.order] ** 2, axis=1), groups.starts[:-1])
-    W[groups.columns(np.argsort(-size, kind="stable")[k:])] = 0.0
+    competing = np.ones(shape[0], dtype=bool)
+    competing[asked.problem.kept] = False
+    size = np.bincount(groups[competing], weights=np.sum(W[competing] ** 2, axis=1), minlength=groups.max() + 1)
+    W = np.where((competing & np.isin(groups, np.argsort(-size, kind="stable")[k:]))[:, np.newaxis], 0.0, W)
     return W, np.broadcast_to(np.asarray(constant, dtype=np.float64), (shape[1],)).copy()
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 class JointTask(Task):
-    """The run of `JointExchange` in the loop; the best fit so far is its iterate."""
+    """The search in the loop; the best fit so far is its iterate."""
 
     start_argument = "start"
     resumable = True
 
-    def __init__(
-        self, solver: JointExchange, outputs: Outputs, groups: ColumnGroups, k: int, start: Start | None, clock: Clock
-    ) -> None:
-        self.solver, self.start, self.limit = solver, start, solver.stages
-        self.search = JointRun(solver, outputs, groups, k, start, clock)
+    def __init__(self, solver: Exchange, asked: Asked, groups: NDArray[np.int64], clock: Clock) -> None:
+        self.solver, self.asked, self.groups, self.clock, self.limit = solver, asked, groups, clock, solver.stages
+        self.fit: Stop | None = None
         self.null: float | None = None  # the objective of the empty model, once it is known
 
     def stages(self, state: State | None) -> Iterator[Record]:
-        self.null = self.search.empty.objective
-        yield from self.search.records(state)
+        return records(self.asked, self.clock, state, self._place)
+
+    def _place(self, stop: Stop) -> int:
+        before = () if self.fit is None else self.fit.columns
+        self.fit = stop
+        return int(np.setdiff1d(stop.columns, before).size)
 
     def take(self, record: Record, stage: int) -> Status | None:
+        self.null = record.null if stage == 0 else self.null
         if math.isfinite(record.objective):
             return None
         if stage == 0:
@@ -284,34 +262,57 @@ class JointTask(Task):
 
     def shown(self) -> tuple[Array, Array, NDArray[np.intp]]:
         """Coefficients on all columns, the intercepts, and the support; zeros before the first fit."""
-        outputs, fit = self.search.outputs, self.search.best
-        x, constant = np.zeros((outputs.problem.d, outputs.n_outputs)), np.zeros(outputs.n_outputs)
-        if fit is not None:
-            x[fit.columns], constant = fit.x, fit.constant.copy()
+        x, constant = np.zeros((self.asked.problem.d, self.asked.outputs)), np.zeros(self.asked.outputs)
+        if self.fit is not None:
+            x[self.fit.columns], constant = self.fit.x, self.fit.constant.copy()
         return x, constant, np.flatnonzero(x.any(axis=1))
 
     def exhausted(self) -> Status:
         return Status("stage limit", f"all {self.limit} stages done", "allow more stages")
 
     def result(self, status: Status, trace: Trace) -> Result:
-        fit, null = self.search.best, self.null
-        if fit is None:  # the start itself had not been fitted
-            objective = self.search.outputs.zero_objective()
-            trace.add(Record(objective, 0, 0, 0.0, math.nan, math.nan))
-        else:
-            objective = fit.objective
         x, constant, support = self.shown()
-        status = judged(status, objective, null, 1e-9 * abs(null or 0.0), bool(np.isfinite(x).all()))
+        objective = self._zero() if self.fit is None else self.fit.objective
+        if not trace.records:  # the start itself had not been fitted
+            trace.add(Record(objective, 0, 0, 0.0, math.nan, math.nan))
+        status = judged(status, objective, self.null, 1e-9 * abs(self.null or 0.0), bool(np.isfinite(x).all()))
         history = trace.history()
-        return Result(x, constant, support, objective, status, trace.stages, history, trace.swap_optimal, null)
+        return Result(x, constant, support, objective, status, trace.stages, history, trace.swap_optimal, self.null)
+
+    def _zero(self) -> float:
+        """F at zero: the result of a run that was cut short before its first fit."""
+        asked, problem = self.asked, self.asked.problem
+        if asked.classes is not None:
+            labels, z = asked.classes
+            top = z.max(axis=1)
+            own = z[np.arange(problem.n), labels.astype(np.int64)]
+            return float(problem.weight @ (np.log(np.exp(z.T - top).sum(axis=0)) + top - own)) / problem.n
+        if asked.Y is not None:
+            return 0.5 * float(np.sum(problem.weight @ asked.Y**2)) / problem.n
+        return problem.objective(problem.slots(1))
 
     def fingerprint(self) -> State:
-        outputs = self.search.outputs
-        x0, constant = (None, 0.0) if self.start is None else self.start
+        asked = self.asked
+        x0, constant = (None, 0.0) if asked.start is None else asked.start
+        kind, targets = "Single", {}
+        if asked.Y is not None:
+            kind, targets = "Targets", {"Y, less the offset,": digest(asked.Y)}
+        if asked.classes is not None:
+            kind, targets = "Classes", {"Y": digest(asked.classes[0]), "offset": digest(asked.classes[1])}
         return {
-            **fingerprint(self.solver, outputs.problem, self.search.k, x0, constant, None),
-            "the kind of targets": outputs.kind,
-            "the number of outputs": outputs.n_outputs,
-            "groups": sums(self.search.groups.of),
-            **{name: digest(values) for name, values in outputs.targets.items()},
+            **fingerprint(self.solver, asked.problem, asked.sizes[0], x0, constant, None),
+            "the kind of targets": kind,
+            "the number of outputs": asked.outputs,
+            "groups": sums(self.groups),
+            **targets,
         }
+
+    def state(self) -> State:
+        fit = self.fit
+        return {"null": self.null, "fit": None if fit is None else [fit.columns, fit.x, fit.constant, fit.objective]}
+
+    def restore(self, state: State) -> None:
+        self.null = state["null"]
+        if state["fit"] is not None:
+            columns, x, constant, objective = state["fit"]
+            self.fit = Stop(check_columns(self.asked.problem, columns, x), x, constant, float(objective), False)

@@ -1,141 +1,196 @@
-"""The course that `Exchange` and `JointExchange` share: growth, a local search, and perturbations, each searched again.
+"""One search for columns, groups of columns and features of several outputs, for one size or many.
 
-All that the next step depends on is in a `SearchState`, so that a checkpoint can hold it.
+The squared loss has a model that is exact (`squared.py`, `grouped.py`); all other losses, and least squares whose
+numbers overflow or whose kept columns depend on each other, go through local models (`smooth.py`).
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from ...engine.loop import Clock, State
-from ...result import Record
+import numpy as np
 
+from ...engine.loop import State
+from ...losses import SoftmaxLoss, SquaredTargets
+from ...problem import Problem
+from ...result import Status
+from .group_pivots import Choices
+from .grouped import GroupedPath
+from .pivots import Array, Columns
+from .smooth import SmoothSearch, Targets
+from .squared import SquaredPath, Stop
 
-@dataclass
-class SearchState:
-    """Where a search stands."""
-
-    fit: Any
-    sizes: list[int]  # that the support has still to go through before a local search begins
-    best: Any = None  # the best fit of k columns so far
-    number: int = 0  # of perturbations done
-    begun: bool = False  # has the local search begun?
-    cap: float = math.inf  # the largest number of exchanges at once
-    exact: bool = False  # is the next model to be exact?
-    optimal: bool = False  # no exchange had a predicted decrease at the best fit
-
-    def took(self, better: Any, cap: float) -> None:
-        """Accept the better fit."""
-        self.fit, self.cap, self.exact = better, cap, False
-
-    def failed(self, optimal: bool) -> None:
-        """No better fit was found: the next model will be exact; if this one was, the local search has ended."""
-        if not self.exact:
-            self.exact, self.cap = True, max(1, self.cap // 2) if math.isfinite(self.cap) else self.cap
-            return
-        if self.best is self.fit:
-            self.optimal = optimal
-        self.begun, self.number = False, self.number + 1
+ROOM = 1 << 30  # bytes that Gram rows and models may take
+PER_SIZE, MORE = 6, 100  # rows of d numbers that a walk may hold: so many per size, and more
+NUMBERS = (np.linalg.LinAlgError, ZeroDivisionError)  # columns that depend on each other, numbers that overflow
 
 
-class SearchRun(ABC):
-    """One run: the course of the search, and what its steps consist of."""
+class Asked(NamedTuple):
+    """What is searched for: the problem, the sizes, and what is chosen together."""
 
-    k: int
-    perturbations: int
-    widest: float  # the number of exchanges at once with which a local search begins
-    clock: Clock
-    empty: Any  # the fit of the intercept and the kept columns alone
+    problem: Problem
+    sizes: Sequence[int]
+    effort: str = "default"
+    groups: Columns | None = None  # a number for every column, from 0 without gaps; None if each is for itself
+    Y: Array | None = None  # several targets (n, outputs), less the offset
+    classes: tuple[Array, Array] | None = None  # class numbers and offsets (n, classes) of a softmax
+    start: tuple[Array, Array] | None = None  # coefficients (d, outputs) and intercepts to search from
 
-    @abstractmethod
-    def begin(self) -> SearchState:
-        """The fit to start from, and the sizes to go through."""
+    @property
+    def outputs(self) -> int:
+        if self.classes is not None:
+            return self.classes[1].shape[1]
+        return 1 if self.Y is None else self.Y.shape[1]
 
-    @abstractmethod
-    def resized(self, fit: Any, size: int) -> Any:
-        """Grow or shrink the support in the model, exchange, and refit."""
+    @property
+    def quadratic(self) -> bool:
+        return self.classes is None and bool(getattr(self.problem.loss, "quadratic", False))
 
-    @abstractmethod
-    def advance(self, search: SearchState) -> None:
-        """A model, and exchanges in it, tried on F."""
+    def ended(self, swap_optimal: bool) -> Status:
+        """The status of a search that has ended."""
+        what = "two columns" if self.groups is None else "two groups"
+        where = "" if self.quadratic else " that the quadratic model favours"
+        which = f"of {what}{where}" if swap_optimal else "that was tried"
+        return Status("converged", f"no exchange {which} lowers the objective")
 
-    @abstractmethod
-    def record(self, fit: Any, before: float) -> Record:
-        """Make a fit the iterate; its record counts from the record before."""
 
-    @abstractmethod
-    def finish(self, search: SearchState) -> Record:
-        """The best fit, refitted to full precision."""
+class Search:
+    """The best fits found so far; what a caller in a loop, a path and a cross-validation have in common."""
 
-    @abstractmethod
-    def rebuilt(self, columns: Any, x: Any, constant: Any, objective: float) -> Any:
-        """A fit from its coefficients; the derivatives of the rows there are computed anew."""
+    def __init__(self, asked: Asked, l2: float, check: Callable[[], None]) -> None:
+        self.asked, self.l2, self.check = asked, l2, check
+        self.exact: SquaredPath | GroupedPath | None = None
+        self.local: SmoothSearch | None = None
+        problem, largest = asked.problem, max(asked.sizes)
+        fits = 8 * problem.d * (PER_SIZE * largest + MORE) <= ROOM
+        if asked.quadratic and (fits or problem.positive):
+            try:
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    self.exact = self._squared(largest, min(asked.sizes))
+            except NUMBERS:
+                pass
+        if self.exact is None:
+            self.local = self._smooth()
 
-    @abstractmethod
-    def memory(self) -> State:
-        """What a step depends on beside the search, for a checkpoint."""
+    def _squared(self, largest: int, smallest: int) -> SquaredPath | GroupedPath:
+        asked, problem = self.asked, self.asked.problem
+        if asked.groups is None and asked.Y is None:
+            start = None if asked.start is None else np.flatnonzero(asked.start[0][:, 0])
+            return SquaredPath(problem, self.check, largest, smallest, start)
+        Y = (problem.y - problem.offset)[:, np.newaxis] if asked.Y is None else asked.Y
+        groups = np.arange(problem.d) if asked.groups is None else asked.groups
+        return GroupedPath(problem, Y, groups, self.check, largest, smallest)
 
-    @abstractmethod
-    def remember(self, memory: State) -> None:
-        """Restore what `memory` gave."""
+    def _smooth(self) -> SmoothSearch:
+        asked, choices, targets = self.asked, None, None
+        if asked.problem.positive:
+            raise ValueError("Exchange knows positive=True with the squared loss alone; use HTSVRG or PGD")
+        if asked.groups is not None:
+            order = np.argsort(asked.groups, kind="stable")
+            free = order[~np.isin(order, asked.problem.kept)]
+            _, counts = np.unique(asked.groups[free], return_counts=True)
+            choices = Choices(free, np.concatenate([[0], np.cumsum(counts)]))
+        if asked.classes is not None:
+            labels, offset = asked.classes
+            targets = Targets(SoftmaxLoss(), labels, np.ascontiguousarray(offset.T).ravel(), asked.outputs, 0.5, True)
+        elif asked.Y is not None:
+            flat = np.ascontiguousarray(asked.Y.T).ravel()
+            targets = Targets(SquaredTargets(), flat, np.zeros(flat.size), asked.outputs, 1.0, True)
+        found = SmoothSearch(asked.problem, asked.sizes, self.check, asked.effort, choices, targets)
+        if asked.start is not None:
+            found.begin_from(*asked.start)
+        return found
 
-    def records(self, state: State | None) -> Iterator[Record]:
-        """A record for the start and for every better fit; with a state, those that come after it."""
-        if state is None:
-            search = self.begin()
-            yield self.record(search.fit, search.fit.objective)._replace(null=self.empty.objective)
-        else:
-            search = self._resumed(state)
-        while search.number <= self.perturbations:
-            while search.sizes:
-                self._keep(search)
-                search.fit = self.resized(search.fit, search.sizes[0])
-                del search.sizes[0]
-            if not search.begun:
-                search.cap, search.exact, search.begun = self.widest, False, True
-                if search.best is None or search.fit.objective < search.best.objective:
-                    yield self._better(search)
-            while search.begun:
-                self._keep(search)
-                before = search.fit
-                self.advance(search)
-                if search.fit is not before and search.fit.objective < search.best.objective:
-                    yield self._better(search)
-            search.fit = search.best
-            search.sizes = [self.k + max(1, round(0.5**search.number * self.k)), self.k]  # of a perturbation
-        yield self.finish(search)
+    @property
+    def null(self) -> float:
+        """The objective of the intercept and the kept columns alone."""
+        if self.local is not None:
+            return self.local.null
+        known = self.exact.null  # type: ignore[union-attr]
+        return known if math.isfinite(known) else self._least_squares(self.asked.problem.kept).objective
 
-    def _better(self, search: SearchState) -> Record:
-        """The fit is the best so far."""
-        before = search.fit if search.best is None else search.best
-        search.best = search.fit
-        return self.record(search.fit, before.objective)
+    @property
+    def passes(self) -> int:
+        """Passes over the rows so far, as far as they are counted."""
+        return self.local.passes if self.local is not None else 0
 
-    # --- checkpoints ---------------------------------------------------------------------------------------------
-    def _keep(self, search: SearchState) -> None:
-        same = search.best is search.fit
-        self.clock.keep(
-            search={**vars(search), "fit": coefficients(search.fit), "sizes": search.sizes.copy(), "best": None},
-            best=None if search.best is None or same else coefficients(search.best),
-            same=same,
-            memory=self.memory(),
+    def walk(self) -> Iterator[None]:
+        """Search; yields where the search could continue from `state`."""
+        if self.exact is not None:
+            try:
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    self.exact.walk(self.l2, self.asked.effort)
+                yield
+                return
+            except NUMBERS:
+                self._give_up()
+        yield from self.local.walk()  # type: ignore[union-attr]
+
+    def _give_up(self) -> None:
+        """Least squares in the range of floats is not possible: local models with damping are."""
+        self.exact, self.local = None, self._smooth()
+
+    def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
+        """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if self.exact is not None:
+                try:
+                    stops = [_whole(stop) for stop in self.exact.stops(sizes, ridges)]
+                    if all(math.isfinite(stop.objective) and np.isfinite(stop.x).all() for stop in stops):
+                        return stops
+                except NUMBERS:
+                    pass
+                self._give_up()
+                for _ in self.walk():
+                    pass
+            return [_whole(stop) for stop in self.local.stops(sizes, ridges)]  # type: ignore[union-attr]
+
+    def first(self) -> Stop:
+        """The fit to begin with: the columns of the start, or the intercept and the kept columns alone."""
+        if self.exact is None:
+            return self.best(max(self.asked.sizes))[0]
+        start = self.asked.start
+        free = np.empty(0, np.int64) if start is None else np.flatnonzero(start[0].any(axis=1))
+        return self._least_squares(
+            np.concatenate([self.asked.problem.kept, np.setdiff1d(free, self.asked.problem.kept)])
         )
 
-    def _resumed(self, state: State) -> SearchState:
-        search = SearchState(**state["search"])
-        search.fit = self.rebuilt(*search.fit)
-        if state["same"]:
-            search.best = search.fit
-        elif state["best"] is not None:
-            search.best = self.rebuilt(*state["best"])
-        self.remember(state["memory"])
-        return search
+    @np.errstate(over="ignore", invalid="ignore")
+    def _least_squares(self, columns: Columns) -> Stop:
+        """The least-squares fit on some columns, the kept ones first."""
+        problem, Y = self.asked.problem, self.asked.Y
+        Y = (problem.y - problem.offset)[:, np.newaxis] if Y is None else Y
+        share, block = problem.weight / problem.n, problem.design.dense_columns(columns)
+        middle = share @ Y if problem.intercept else np.zeros(Y.shape[1])
+        means = share @ block if problem.intercept else np.zeros(columns.size)
+        block, Y = block - means, Y - middle
+        weighted = (block * share[:, np.newaxis]).T
+        G = weighted @ block + self.l2 * np.eye(columns.size)
+        x = np.asarray(np.linalg.lstsq(G, weighted @ Y, rcond=1e-13)[0], dtype=np.float64)
+        objective = 0.5 * float(np.sum(share @ (Y - block @ x) ** 2)) + (problem.ridge(x) if self.l2 else 0.0)
+        return Stop(columns, x, middle - means @ x, objective, False)
+
+    def best(self, k: int) -> tuple[Stop, bool]:
+        """The best fit with at most k choices so far, and whether it has as many as it will have."""
+        if self.exact is not None and not np.isfinite(self.exact.best.value).any():
+            return self.first(), False
+        if self.local is None:
+            return self.stops([k], [self.l2])[0], True
+        stop, full = self.local.best_at(k)
+        return _whole(stop), full
+
+    def state(self) -> State:
+        """All that the search depends on at a yield; empty where it is quickly done again."""
+        return {} if self.local is None else self.local.state_of()
+
+    def restore(self, state: State) -> None:
+        if state and self.local is not None:
+            self.local.restore(state)
 
 
-def coefficients(fit: Any) -> tuple[Any, Any, Any, float]:
-    """All of a fit that cannot be computed from the data."""
-    return fit.columns, fit.x, fit.constant, fit.objective
+def _whole(stop: Any) -> Stop:
+    """A fit with coefficients (columns, outputs) and intercepts (outputs,)."""
+    x = stop.x if stop.x.ndim == 2 else stop.x[:, np.newaxis]
+    return Stop(stop.columns, x, np.atleast_1d(stop.constant), stop.objective, stop.swap_optimal)

@@ -69,8 +69,8 @@ class Stop(NamedTuple):
     """The fit at one size."""
 
     columns: Columns  # the kept ones first
-    x: Array
-    constant: float
+    x: Array  # (columns,), or (columns, outputs)
+    constant: Any  # a number, or (outputs,)
     objective: float
     swap_optimal: bool
 
@@ -109,7 +109,9 @@ class SquaredPath:
             raise np.linalg.LinAlgError("numbers that overflow")
         d, kept = problem.d, problem.kept.size
         usable = int(np.count_nonzero(self.own > 0.0)) - kept
-        self.largest = max(0, min(largest + max(2, round(BEYOND * largest)), usable, problem.n - 1 - kept))
+        # without a ridge more columns than rows fit exactly
+        most = usable if problem.l2 > 0.0 else min(usable, problem.n - int(problem.intercept) - kept)
+        self.largest = max(0, min(largest + max(2, round(BEYOND * largest)), most))
         self.slots = kept + self.largest + 1
         lowest = max(1, min(smallest - max(1, round(BELOW * smallest)), self.largest))
         self.best, self.thorough = new_walk(self.largest, lowest), True  # the supports are readable at any time
