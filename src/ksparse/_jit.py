@@ -201,7 +201,7 @@ def generic(stub: Callable[..., Any] | None = None, *, fastmath: Any = False) ->
     scope: dict[str, Any] = {"pick": pick}
     exec(f"def choose({', '.join(names)}):\n    return pick({names[0]})", scope)
     # a division by zero gives inf: to raise an error there would keep a loop from vectorising
-    options = {"nogil": True, "fastmath": fastmath, "forceinline": True, "error_model": "numpy"}
+    options: Any = {"nogil": True, "fastmath": fastmath, "forceinline": True, "error_model": "numpy"}
     overload(operation, jit_options=options)(scope["choose"])
 
     def rule(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
