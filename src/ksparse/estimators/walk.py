@@ -78,8 +78,10 @@ class PathProblem:
     def solve(self) -> list[Result] | None:
         """One result for every size, as long as the callback does not stop; None if only fits one by one can do it."""
         results = solve_path(self.problem, self.sizes, self.ridges, self.settings.effort)
-        if results is None:
-            return None
+        return None if results is None else self.shown(results)
+
+    def shown(self, results: list[Result]) -> list[Result]:
+        """The results, as long as the callback does not stop."""
         for i, result in enumerate(results):
             if self.settings._show(result):
                 return results[: i + 1]
