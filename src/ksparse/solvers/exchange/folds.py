@@ -69,8 +69,10 @@ def held_out(whole: Problem, problems: Sequence[Problem]) -> dict[int, Columns] 
     for problem in {id(problem): problem for problem in problems}.values():
         out = (problem.weight == 0.0) & (whole.weight > 0.0)
         left = np.where(out, 0.0, whole.weight)
-        same = np.allclose(problem.weight * left.sum(), left * problem.weight.sum(), rtol=SAME, atol=0.0)
-        if not same or _units(problem.design)[0] is not stored:
+        factor = problem.weight.sum() / left.sum()
+        if (np.abs(problem.weight - factor * left) > SAME * problem.weight).any() or _units(problem.design)[
+            0
+        ] is not stored:
             return None
         found[id(problem)] = np.flatnonzero(out)
         times += out
@@ -88,7 +90,10 @@ def fold_steps(
         path.shared = sums if sums.exact else None
         yield from path.steps(sorted(ridges)[len(ridges) // 2], effort)
         if path.thorough and path.exact is not None and path.exact.columns.size < problem.d:
-            yield path, path.exact.columns[np.unique(path.best.choices[np.isfinite(path.best.value)])]  # for `stops`
+            yield (
+                path,
+                path.exact.columns[np.unique(path.best.choices[np.isfinite(path.best.value)])],
+            )  # `stops` needs them
         stops, null = path.stops(sizes, ridges), path.null
     except (np.linalg.LinAlgError, ZeroDivisionError):  # columns that depend on each other, numbers that overflow
         return None
@@ -99,19 +104,19 @@ def fold_steps(
 def in_lockstep(walks: Sequence[Wanted[Any]], shared: SharedSums) -> list[Any]:
     """What the walks return; Gram rows that several of them want at a time are computed in one pass."""
     returned: list[Any] = [None] * len(walks)
-    live = dict(enumerate(walks))
+    live, wanted = dict(enumerate(walks)), {}
     while live:
-        wanted = []
-        for at, walk in list(live.items()):
+        for at in [at for at in live if at not in wanted]:
             try:
-                wanted.append(next(walk))
+                wanted[at] = next(live[at])
             except StopIteration as end:
                 returned[at] = end.value
                 del live[at]
-        for dtype in (np.float32, np.float64):
-            every = [columns.tolist() for owner, columns in wanted if owner.rows.dtype == dtype]
-            shared.add(itertools.chain(*every), dtype)
-        for owner, columns in wanted:
+        # rows in single precision first: walks that want others wait, so that one pass serves all of them
+        single = {at for at, (owner, _) in wanted.items() if owner.rows.dtype == np.float32}
+        served = [wanted.pop(at) for at in single or set(wanted)]
+        shared.add(itertools.chain(*(columns.tolist() for _, columns in served)), np.float32 if single else np.float64)
+        for owner, columns in served:
             owner.fetch(columns)
     return returned
 

@@ -152,7 +152,7 @@ class Scout:
     def resolves(self, best: BestSupports) -> bool:
         """Whether all numbers are finite, and none of the supports fits so well that only rounding is left."""
         known = best.value[np.isfinite(best.value)]
-        return bool((known > RESOLVED).all() and np.isfinite(self.t.u).all() and np.isfinite(self.t.D).all())
+        return bool((known > RESOLVED).all() and np.isfinite(self.t.u.sum() + self.t.D.sum()))
 
 
 def most_promising(u: Any, left: Any, own: Array, count: int) -> Columns:

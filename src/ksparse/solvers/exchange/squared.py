@@ -428,9 +428,12 @@ class SquaredPath:
 
     def _fits(self, model: Exact, columns: Columns, ridges: Array, optimal: bool) -> list[Stop]:
         """Coefficients on some supports, from the rows themselves; `columns` are numbered as in the model."""
-        used, weight = np.unique(columns[columns >= 0]), self.weight
-        block, means = self._block(model.columns[used])
-        columns, G = np.where(columns >= 0, np.searchsorted(used, columns), -1), model.G[np.ix_(used, used)]
+        used, weight, G = np.unique(columns[columns >= 0]), self.weight, model.G
+        if used.size < len(G) or model.block.size == 0:
+            block, means = self._block(model.columns[used])
+            columns, G = np.where(columns >= 0, np.searchsorted(used, columns), -1), G[np.ix_(used, used)]
+        else:
+            block, means = model.block, model.means
         X = np.zeros((len(columns), used.size))
         refine(G, ridges, columns, np.tile(model.c[used], (len(X), 1)), X)
         residual = self.target - X @ block  # the second step mends what the first has rounded
