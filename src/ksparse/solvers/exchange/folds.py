@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..._jit import SUMS, kernel
-from ...design import Design, Standardized
+from ...design import Design, InMemory, Standardized
 from ...problem import Problem
 from ...result import Result
 from .path import MORE, PER_SIZE, ROOM, _result
@@ -29,6 +29,7 @@ from .scout import Single, Wanted, gram_rows
 from .squared import SquaredPath
 
 FAR = 10.0  # times that a column may vary more in all rows than in a fold's: beyond, differences of sums lose digits
+TINY = 50_000  # numbers in the matrix below which there is too little to share (measured from 442 × 10 to 5000 × 50)
 SAME = 1e-10  # relative difference of weights that are equal but for rounding
 
 
@@ -43,9 +44,9 @@ def squared_folds(
     """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them.
 
     A problem is `whole`, or differs from it in its weights, which are zero on the rows that a fold holds out, and in
-    its standardisation.  None if the problems cannot share their sums; see `held_out`.
+    its standardisation.  None if the problems cannot share their sums (see `held_out`), or would gain nothing.
     """
-    held = held_out(whole, problems)
+    held = None if whole.n * whole.d < TINY else held_out(whole, problems)
     if held is None or 8 * whole.d * (PER_SIZE * max(sizes) + MORE) * 2 * len(problems) > ROOM:
         return None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -202,7 +203,19 @@ class SharedSums:
         block = self._block(columns) * self.weight
         for g, rows in enumerate(self.parts):
             own = np.ascontiguousarray(block[:, rows])
-            out[g] = (self.stored.left_product(own, rows) - np.outer(own.sum(axis=1), self.centre)) * self.factor
+            sums = (
+                self.stored.left_product(own, rows)
+                if self.sparse_parts is None
+                else self.sparse_parts[g].left_product(own)
+            )
+            np.subtract(sums, np.outer(own.sum(axis=1), self.centre), out=sums)
+            np.multiply(sums, self.factor, out=out[g])
+
+    @functools.cached_property
+    def sparse_parts(self) -> list[InMemory] | None:
+        """The parts of sparse rows, which SciPy would copy for every product; None for dense rows."""
+        stored = self.stored
+        return [stored.rows_at(rows) for rows in self.parts] if isinstance(stored, InMemory) and stored.sparse else None
 
     def _block(self, columns: Columns) -> Array:
         block = np.empty((columns.size, self.whole.n))
