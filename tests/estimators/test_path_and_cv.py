@@ -235,6 +235,12 @@ def fold_data(d, layout, seed=0, n=120):
     return layout(X), 3.0 + y, rng.permutation(n)
 
 
+def share_always(monkeypatch):
+    """Have folds share their sums even where the data are so few that they would gain nothing."""
+    for rule in ("TINY", "FEW_ENTRIES"):
+        monkeypatch.setattr(f"ksparse.solvers.exchange.folds.{rule}", 0)
+
+
 def check_folds(search, X, y, folds, base, sizes, weight):
     """Every fold is the path of its training rows, and the chosen model that of all rows."""
     for f, (train, test) in enumerate(folds):
@@ -260,7 +266,7 @@ def test_folds_share_their_sums_and_are_the_paths_of_their_rows(d, layout, effor
     from ksparse.estimators import cv
 
     alone = []
-    monkeypatch.setattr("ksparse.solvers.exchange.folds.TINY", 0)
+    share_always(monkeypatch)
     monkeypatch.setattr(cv, "solve_path", lambda *args: alone.append(args))
     X, y, order = fold_data(d, layout)
     weight = np.random.default_rng(2).integers(1, 4, y.size).astype(float) if weighted else None
@@ -276,7 +282,7 @@ def test_folds_share_their_sums_and_are_the_paths_of_their_rows(d, layout, effor
 
 @pytest.mark.parametrize("layout", [np.array, csr_array])
 def test_folds_with_several_ridges_share_their_sums(layout, monkeypatch):
-    monkeypatch.setattr("ksparse.solvers.exchange.folds.TINY", 0)
+    share_always(monkeypatch)
     X, y, order = fold_data(200, layout, 3)
     folds = [(np.setdiff1d(order, order[f::3]), np.sort(order[f::3])) for f in range(3)]
     search = KSparseRegressorCV([2, 4, 6], l2s=[0.01, 1.0], estimator=KSparseRegressor(effort="fast"), cv=folds)
@@ -298,7 +304,7 @@ def test_folds_that_overlap_or_run_in_threads_are_paths_of_their_own(monkeypatch
     X, y, order = fold_data(200, np.array, 4)
     overlapping = [(order[40:], order[:40]), (order[:80], order[80:]), (order[30:], order[:30])]
     found = []
-    monkeypatch.setattr(shared, "TINY", 0)
+    share_always(monkeypatch)
     monkeypatch.setattr(cv, "squared_folds", lambda *args: found.append(shared.squared_folds(*args)) or found[-1])
     base = KSparseRegressor(effort="fast")
     search = KSparseRegressorCV([1, 3, 5], estimator=base, cv=overlapping).fit(X, y)

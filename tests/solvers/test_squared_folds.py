@@ -37,6 +37,12 @@ def fold_problems(layout=np.array, standard=True, intercept=True, weighted=True,
     return problem(order), folds
 
 
+def share_always(monkeypatch):
+    """Have folds share their sums even where the data are so few that they would gain nothing."""
+    for rule in ("TINY", "FEW_ENTRIES"):
+        monkeypatch.setattr(f"ksparse.solvers.exchange.folds.{rule}", 0)
+
+
 def fold_sums(whole, problems):
     shared = SharedSums(whole, held_out(whole, problems))
     paths = [SquaredPath(problem, lambda: None, 5) for problem in problems]
@@ -70,7 +76,7 @@ def test_a_fold_has_the_sums_of_its_training_rows(layout, standard, intercept, w
 
 def test_a_fold_in_which_a_column_varies_little_has_sums_of_its_own(monkeypatch):
     """A difference of sums would lose most digits of that column."""
-    monkeypatch.setattr("ksparse.solvers.exchange.folds.TINY", 0)
+    share_always(monkeypatch)
     whole, folds = fold_problems()
     held = held_out(whole, folds)[id(folds[0])]
 
@@ -96,3 +102,17 @@ def test_problems_that_cannot_share_their_sums():
     assert held_out(whole, [dataclasses.replace(folds[0], design=copied)]) is None
     logistic = Problem.create(whole.design, np.sign(whole.y), loss="logistic")
     assert held_out(logistic, [logistic]) is None
+
+
+def test_few_entries_are_not_worth_sharing(monkeypatch):
+    whole, folds = fold_problems()
+    work = (whole, folds, [1, 5], [[1e-3] * 2] * 3, "fast")
+    assert squared_folds(*work) is None
+    share_always(monkeypatch)
+    assert len(squared_folds(*work)) == 3
+    for rule, value in (("TINY", 1201), ("FEW_ENTRIES", 21)):  # there are 60 · 20 entries, 20 per column and fold
+        with monkeypatch.context() as only:
+            only.setattr(f"ksparse.solvers.exchange.folds.{rule}", value)
+            assert squared_folds(*work) is None
+            only.setattr(f"ksparse.solvers.exchange.folds.{rule}", value - 1)
+            assert squared_folds(*work) is not None
