@@ -340,7 +340,7 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     one_standard_error : bool, default=True
         Whether to take the smallest k whose score is within one standard error of the best, instead of the best k.
     n_jobs : int, default=None
-        Number of threads; a fold uses one.
+        Number of threads; a fold uses one.  In one thread, least-squares folds share their passes over the rows.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ from ..._jit import SUMS, kernel
 from ...design import Design, InMemory, Standardized
 from ...problem import Problem
 from ...result import Result
-from .path import MORE, PER_SIZE, ROOM, _result
+from .path import MORE, PER_SIZE, ROOM, _result, solve_path
 from .pivots import Array, Columns
 from .scout import Single, Wanted, gram_rows
 from .squared import SquaredPath
@@ -72,12 +72,10 @@ def held_out(whole: Problem, problems: Sequence[Problem]) -> dict[int, Columns] 
     if not (getattr(whole.loss, "quadratic", False) and whole.design.in_memory) or whole.positive:
         return None
     for problem in {id(problem): problem for problem in problems}.values():
-        out = (problem.weight == 0.0) & (whole.weight > 0.0)
+        weight, out = problem.weight, (problem.weight == 0.0) & (whole.weight > 0.0)
         left = np.where(out, 0.0, whole.weight)
-        factor = problem.weight.sum() / left.sum()
-        if (np.abs(problem.weight - factor * left) > SAME * problem.weight).any() or _units(problem.design)[
-            0
-        ] is not stored:
+        left *= weight.sum() / left.sum()
+        if _units(problem.design)[0] is not stored or (np.abs(weight - left) > SAME * weight).any():
             return None
         found[id(problem)] = np.flatnonzero(out)
         times += out
@@ -91,14 +89,13 @@ def fold_steps(
     """`solve_path` for one fold, which stops whenever Gram rows are missing: the caller has to fetch them."""
     try:
         path = SquaredPath(problem, check, max(sizes), min(sizes))
-        sums = FoldSums(shared, path)
-        path.shared = sums if sums.exact else None
+        path.shared = sums = FoldSums(shared, path)
+        if not sums.exact:
+            return solve_path(problem, sizes, ridges, effort, check)
         yield from path.steps(sorted(ridges)[len(ridges) // 2], effort)
-        if path.thorough and path.exact is not None and path.exact.columns.size < problem.d:
-            yield (
-                path,
-                path.exact.columns[np.unique(path.best.choices[np.isfinite(path.best.value)])],
-            )  # `stops` needs them
+        if path.thorough and path.exact is not None and path.exact.columns.size < problem.d:  # `stops` needs more rows
+            chosen = np.unique(path.best.choices[np.isfinite(path.best.value)])
+            yield path, path.exact.columns[chosen]
         stops, null = path.stops(sizes, ridges), path.null
     except (np.linalg.LinAlgError, ZeroDivisionError):  # columns that depend on each other, numbers that overflow
         return None
@@ -200,26 +197,22 @@ class SharedSums:
         low = 0
         for g, rows in enumerate(self.parts):
             high = low + rows.size
-            gram_rows(B[:, low:high], Z[low:high], out[g])
+            gram_rows(np.ascontiguousarray(B[:, low:high]), Z[low:high], out[g])
             low = high
 
     def _product(self, columns: Columns, out: Any) -> None:
         block = self._block(columns) * self.weight
         for g, rows in enumerate(self.parts):
             own = np.ascontiguousarray(block[:, rows])
-            sums = (
-                self.stored.left_product(own, rows)
-                if self.sparse_parts is None
-                else self.sparse_parts[g].left_product(own)
-            )
+            sums = self.sparse_parts[g].left_product(own) if self.sparse_parts else self.stored.left_product(own, rows)
             np.subtract(sums, np.outer(own.sum(axis=1), self.centre), out=sums)
             np.multiply(sums, self.factor, out=out[g])
 
     @functools.cached_property
-    def sparse_parts(self) -> list[InMemory] | None:
-        """The parts of sparse rows, which SciPy would copy for every product; None for dense rows."""
+    def sparse_parts(self) -> list[InMemory]:
+        """The parts of sparse rows, which SciPy would copy for every product; empty for dense rows."""
         stored = self.stored
-        return [stored.rows_at(rows) for rows in self.parts] if isinstance(stored, InMemory) and stored.sparse else None
+        return [stored.rows_at(rows) for rows in self.parts] if isinstance(stored, InMemory) and stored.sparse else []
 
     def _block(self, columns: Columns) -> Array:
         block = np.empty((columns.size, self.whole.n))
