@@ -219,3 +219,100 @@ def test_paths_with_names_weights_and_offsets():
     np.testing.assert_allclose(path.objective, again.objective, rtol=1e-8)
     assert all("x5" in model.get_feature_names_out() for model in path.models)
     np.testing.assert_allclose(path.loss, again.loss, rtol=1e-8)
+
+
+# --- folds that share their sums over the rows ------------------------------------------------------------------------
+def fold_data(d, layout, seed=0, n=120):
+    """Columns of many sizes; the last one varies only in rows that one fold holds out."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * 10.0 ** rng.integers(-2, 3, d) + rng.standard_normal(d)
+    X[:, 1] += X[:, 0]
+    if layout is csr_array:
+        X *= rng.random((n, d)) < 0.3
+    y = (X / X.std(axis=0))[:, : min(d, 8)].sum(axis=1) + rng.standard_normal(n)
+    X[:, -1] = 0.0
+    X[:5, -1] = np.arange(5)
+    return layout(X), 3.0 + y, rng.permutation(n)
+
+
+def share_always(monkeypatch):
+    """Have folds share their sums even where the data are so few that they would gain nothing."""
+    for rule in ("TINY", "FEW_ENTRIES"):
+        monkeypatch.setattr(f"ksparse.solvers.exchange.folds.{rule}", 0)
+
+
+def check_folds(search, X, y, folds, base, sizes, weight):
+    """Every fold is the path of its training rows, and the chosen model that of all rows."""
+    for f, (train, test) in enumerate(folds):
+        extra, held = ({}, None) if weight is None else ({"sample_weight": weight[train]}, weight[test])
+        path = k_path(X[train], y[train], sizes, base, **extra)
+        expected = [mean_loss(model, X[test], y[test], held) for model in path.models]
+        np.testing.assert_allclose(-search.cv_results_[f"split{f}_test_score"], expected, rtol=1e-8)
+    whole = k_path(X, y, sizes, base, **({} if weight is None else {"sample_weight": weight}))
+    model = whole.models[list(sizes).index(search.k_)]
+    np.testing.assert_array_equal(search.support_, model.support_)
+    np.testing.assert_allclose(search.coef_, model.coef_, rtol=1e-8)
+    assert search.objective_ == pytest.approx(model.objective_, rel=1e-10)
+
+
+@pytest.mark.parametrize("d", [12, 300])
+@pytest.mark.parametrize("layout", [np.array, csr_array])
+@pytest.mark.parametrize("effort", ["fast", "default"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "settings", [{}, {"standardize": False}, {"fit_intercept": False}, {"always_keep": [3]}], ids=str
+)
+def test_folds_share_their_sums_and_are_the_paths_of_their_rows(d, layout, effort, weighted, settings, monkeypatch):
+    from ksparse.estimators import cv
+
+    alone = []
+    share_always(monkeypatch)
+    monkeypatch.setattr(cv, "solve_path", lambda *args: alone.append(args))
+    X, y, order = fold_data(d, layout)
+    weight = np.random.default_rng(2).integers(1, 4, y.size).astype(float) if weighted else None
+    if weighted:
+        weight[order[:3]] = 0.0
+    parts = [np.sort(order[f::4]) for f in range(3)]  # a quarter of the rows is held out by none
+    folds = [(np.setdiff1d(order, test), test) for test in parts]
+    base = KSparseRegressor(effort=effort, **settings)
+    search = KSparseRegressorCV(range(1, 8), estimator=base, cv=folds).fit(X, y, sample_weight=weight)
+    check_folds(search, X, y, folds, base, range(1, 8), weight)
+    assert not alone
+
+
+@pytest.mark.parametrize("layout", [np.array, csr_array])
+def test_folds_with_several_ridges_share_their_sums(layout, monkeypatch):
+    share_always(monkeypatch)
+    X, y, order = fold_data(200, layout, 3)
+    folds = [(np.setdiff1d(order, order[f::3]), np.sort(order[f::3])) for f in range(3)]
+    search = KSparseRegressorCV([2, 4, 6], l2s=[0.01, 1.0], estimator=KSparseRegressor(effort="fast"), cv=folds)
+    search.fit(X, y)
+    for l2 in (0.01, 1.0):
+        at = search.cv_results_["l2"] == l2
+        for f, (train, test) in enumerate(folds):
+            path = k_path(X[train], y[train], [2, 4, 6], KSparseRegressor(effort="fast", l2=l2))
+            expected = [mean_loss(model, X[test], y[test]) for model in path.models]
+            np.testing.assert_allclose(-search.cv_results_[f"split{f}_test_score"][at], expected, rtol=1e-8)
+    whole = k_path(X, y, [2, 4, 6], KSparseRegressor(effort="fast", l2=search.l2_))
+    np.testing.assert_allclose(search.coef_, whole.models[[2, 4, 6].index(search.k_)].coef_, rtol=1e-8)
+
+
+def test_folds_that_overlap_or_run_in_threads_are_paths_of_their_own(monkeypatch):
+    from ksparse.estimators import cv
+    from ksparse.solvers.exchange import folds as shared
+
+    X, y, order = fold_data(200, np.array, 4)
+    overlapping = [(order[40:], order[:40]), (order[:80], order[80:]), (order[30:], order[:30])]
+    found = []
+    share_always(monkeypatch)
+    monkeypatch.setattr(cv, "squared_folds", lambda *args: found.append(shared.squared_folds(*args)) or found[-1])
+    base = KSparseRegressor(effort="fast")
+    search = KSparseRegressorCV([1, 3, 5], estimator=base, cv=overlapping).fit(X, y)
+    assert found == [None]
+    check_folds(search, X, y, overlapping, base, [1, 3, 5], None)
+    threads = KSparseRegressorCV([1, 3, 5], estimator=base, cv=overlapping[:2], n_jobs=2).fit(X, y)
+    assert found == [None]
+    serial = KSparseRegressorCV([1, 3, 5], estimator=base, cv=overlapping[:2]).fit(X, y)
+    assert [len(paths) for paths in found[1:]] == [3]
+    np.testing.assert_allclose(threads.scores_, serial.scores_, rtol=1e-8)
+    np.testing.assert_allclose(threads.coef_, serial.coef_, rtol=1e-8)

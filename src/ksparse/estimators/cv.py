@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from .._style import BLACK, BLUE, new_axes
 from .._text import data_frame, html_table
 from .._validate import check_numbers
-from ..design import Source, as_design
+from ..design import Design, Source, as_design
 from ..problem import Problem
 from ..result import Result
+from ..solvers.exchange.folds import squared_folds
 from ..solvers.exchange.path import solve_path
 from .certificate import EXAMINED, ExaminedLater
 from .classifier import KSparseClassifier, has_probabilities
@@ -40,10 +41,17 @@ SHARED = (
 
 
 def solve_folds(
-    problems: Sequence[Problem], sizes: Sequence[int], ridges: Sequence[Sequence[float]], effort: str,
-    n_jobs: int | None = None,
-) -> list[list[Result] | None]:  # fmt: skip
-    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them."""
+    whole: Problem | None, problems: Sequence[Problem], sizes: Sequence[int], ridges: Sequence[Sequence[float]],
+    effort: str, n_jobs: int | None = None,
+) -> list[list[Result]]:  # fmt: skip
+    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them.
+
+    In one thread, problems with the squared loss share their sums over the rows, if `whole` is the problem of all rows.
+    """
+    if whole is not None and effective_n_jobs(n_jobs) == 1:
+        shared = squared_folds(whole, problems, sizes, ridges, effort)
+        if shared is not None:
+            return shared
     work = [(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True)]
     return _in_threads(solve_path, work, n_jobs)
 
@@ -122,13 +130,15 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         free = count_choices(settings.groups, d, settings._names()) - settings._kept(d).size
         ks = check_ks(self.ks, max(1, free))
         tried, folds = self._tried(settings), make_folds(self.cv, y, weight, classify)
-        scores = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks)
+        design = as_design(X)
+        whole = PathProblem.begin(settings, X, y, weight, None, ks, design)
+        scores, results = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks, design, whole)
         rows = settings._check_flags(X.shape[0], weight)
         ridges = np.array([own._ridges(ks.tolist(), d, rows) for own in tried])
         k, l2 = self._choose(ks, ridges, scores)
         if self.l2s is not None:
-            settings.l2 = l2
-        self.estimator_ = self._final(settings, X, y, weight, ks, k)
+            settings = settings._changed(l2=l2)
+        self.estimator_: Any = None if whole is None else self._final(whole.under(settings), results, k)
         if self.estimator_ is None:
             extra = {} if weight is None else {"sample_weight": weight}
             self.estimator_ = clone(template).set_params(k=k, l2=settings.l2).fit(frame, y, **extra)
@@ -181,11 +191,10 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         self.cv_results_ = _table(ks, ridges, scores)
         return int(ks[chosen]), float(self.l2s_[chosen])
 
-    def _final(self, settings: Any, X: Any, y: Any, weight: Any, ks: Any, k: int) -> Any:
-        """The model with k features among those of the path of all rows; None if only fits one by one can do it."""
-        walk = PathProblem.begin(settings, X, y, weight, None, ks)
-        results = None if walk is None else walk.solve()
-        if walk is None or results is None or k not in walk.sizes[: len(results)]:
+    def _final(self, walk: PathProblem, results: list[Result] | None, k: int) -> Any:
+        """The model with k features among those of the path of all rows; None if the callback stopped before."""
+        results = walk.solve() if results is None else walk.shown(results)
+        if k not in walk.sizes[: len(results)]:
             return None
         at = walk.sizes.index(k)
         return replace(walk, sizes=[k], ridges=[walk.ridges[at]]).models([results[at]], level=4)[0]
@@ -194,18 +203,23 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         for name in EXAMINED if hasattr(self, "estimator_") else ():
             setattr(self, name, getattr(self.estimator_, name))
 
-    def _scores(self, tried: list[Any], X: Any, y: Any, folds: list[Fold], ks: Any) -> NDArray[np.float64]:
-        """The scores on the rows held out, (settings that are tried, folds, ks)."""
+    def _scores(
+        self, tried: list[Any], X: Any, y: Any, folds: list[Fold], ks: Any, design: Design, whole: PathProblem | None
+    ) -> tuple[NDArray[np.float64], list[Result] | None]:
+        """The scores on the rows held out, (settings that are tried, folds, ks); and the path of all rows, if found."""
         # a fold is a set of weights, so that X is not copied; the problem of a fold serves every ridge
-        design = as_design(X)
         begun = [PathProblem.begin(tried[0], X, y, fold.weight, None, ks, design) for fold in folds]
         pairs = list(zip(folds, begun, strict=True))
         every = [(own, fold, walk and walk.under(own)) for own in tried for fold, walk in pairs]
         walks = [walk for _, _, walk in every if walk is not None]
+        if whole is not None and len(tried) == 1:  # with several ridges, it is not known yet under which one
+            walks.append(whole)
         problems, ridges = [walk.problem for walk in walks], [walk.ridges for walk in walks]
-        solved = iter(solve_folds(problems, ks.tolist(), ridges, tried[0].effort, self.n_jobs))
+        together = None if whole is None else whole.problem
+        solved = iter(solve_folds(together, problems, ks.tolist(), ridges, tried[0].effort, self.n_jobs))
         work = [(own, X, y, ks, fold, walk, walk and next(solved)) for own, fold, walk in every]
-        return np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
+        scores = np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
+        return scores, next(solved, None)
 
     def _score(
         self, settings: Any, X: Any, y: Any, ks: Any, fold: Fold, walk: PathProblem | None, results: list[Result] | None
@@ -326,7 +340,7 @@ class KSparseRegressorCV(RegressorMixin, _KSparseCV):
     one_standard_error : bool, default=True
         Whether to take the smallest k whose score is within one standard error of the best, instead of the best k.
     n_jobs : int, default=None
-        Number of threads; a fold uses one.
+        Number of threads; a fold uses one.  In one thread, least-squares folds share their passes over the rows.
 
     Attributes
     ----------

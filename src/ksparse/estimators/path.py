@@ -151,12 +151,11 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     # entries that are not finite are found while the columns are standardised
     rows, target = settings._check_pairs(X, y, ensure_all_finite=not check_flag(settings.standardize, "standardize"))
     walk = PathProblem.begin(settings, rows, target, weight, fit_params.get("offset"), sizes)
-    results = None if walk is None else walk.solve()
-    if walk is None or results is None:
+    if walk is None:
         models = fit_each(template, X, y, sizes, fit_params)
         loss = np.array([mean_loss(model, X, y, **fit_params) for model in models])
     else:
-        models = walk.models(results)
+        models = walk.models(walk.solve())
         loss = linear_losses(settings.loss, stacked(models), rows, walk.given._replace(weight=weight))
     kept = np.array([fitted.k_ for fitted in models])
     n = shape[0] if weight is None else float(weight.sum())

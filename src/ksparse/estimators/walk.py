@@ -75,11 +75,13 @@ class PathProblem:
             return self
         return replace(self, settings=settings, ridges=settings._ridges(self.sizes, self.problem.d, self.rows))
 
-    def solve(self) -> list[Result] | None:
-        """One result for every size, as long as the callback does not stop; None if only fits one by one can do it."""
+    def solve(self) -> list[Result]:
+        """One result for every size, as long as the callback does not stop."""
         results = solve_path(self.problem, self.sizes, self.ridges, self.settings.effort)
-        if results is None:
-            return None
+        return self.shown(results)
+
+    def shown(self, results: list[Result]) -> list[Result]:
+        """The results, as long as the callback does not stop."""
         for i, result in enumerate(results):
             if self.settings._show(result):
                 return results[: i + 1]

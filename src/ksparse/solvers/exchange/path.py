@@ -37,10 +37,10 @@ def solve_path(
     search = Search(asked, middle, check)
     for _ in search.walk():
         pass
-    return [_result(asked, stop, search.null) for stop in search.stops(sizes, ridges)]
+    return [as_result(asked, stop, search.null) for stop in search.stops(sizes, ridges)]
 
 
-def _result(asked: Asked, stop: Stop, null: float) -> Result:
+def as_result(asked: Asked, stop: Stop, null: float) -> Result:
     """A fit as a solver returns it."""
     x, constant = np.zeros(asked.problem.d), float(stop.constant[0])
     x[stop.columns] = stop.x[:, 0]

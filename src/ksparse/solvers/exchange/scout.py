@@ -5,8 +5,8 @@ Data and Gram rows take half the memory, and a pass half the time.  What it find
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ BY_LOOPS = 10  # up to so many rows the loop below is faster than BLAS (500 × 2
 STRIP = 512  # columns whose sums stay in the cache
 
 Single = NDArray[np.float32]
+Returned = TypeVar("Returned")
+Wanted = Generator[tuple[Any, Columns], None, Returned]  # whose `fetch` has to be called, and with which columns
 
 
 @kernel(fastmath=SUMS)
@@ -55,18 +57,61 @@ def add_gram_rows(B, Z, out):
                 out[b, low + a] = sums[b, a]
 
 
+def gram_rows(B: Single, Z: Single, out: Single) -> None:
+    """out = B·Z, by whatever is faster."""
+    if len(B) <= BY_LOOPS:
+        add_gram_rows(B, Z, out)
+    else:
+        np.matmul(B, Z, out=out)
+
+
+class SingleRows(Protocol):
+    """Where a walk in single precision takes its sums over the rows from."""
+
+    def covariances(self, target: Array) -> Any:
+        """Covariances of all columns, scaled to variance one, with a centred target."""
+
+    def write(self, columns: Columns, out: Single) -> None:
+        """Gram rows of some columns."""
+
+
+class Sums(Protocol):
+    """Sums over the rows that several problems share; see `folds.py`."""
+
+    def gram(self) -> Array:
+        """The Gram matrix of all columns."""
+
+    def rows(self, columns: Columns) -> Array:
+        """Gram rows of some columns."""
+
+    def single(self, scale: Array) -> SingleRows | None:
+        """The same in single precision; None where the rows do not allow it."""
+
+
+class OwnRows:
+    """Sums over a scaled copy of the rows of one problem."""
+
+    def __init__(self, Z: Single, weight: Array) -> None:
+        self.Z, self.weight = Z, weight.astype(np.float32)
+
+    def covariances(self, target: Array) -> Any:
+        return (target.astype(np.float32) * self.weight) @ self.Z
+
+    def write(self, columns: Columns, out: Single) -> None:
+        gram_rows(np.ascontiguousarray(self.Z[:, columns].T) * self.weight, self.Z, out)
+
+
 class Scout:
     """The walk; only the supports and the columns that were about to enter are used, none of its numbers."""
 
     def __init__(
-        self, problem: Problem, Z: Single, scale: Array, target: Array, total: float, slots: int, l2: float
-    ) -> None:
-        self.problem, self.Z, self.slots = problem, Z, slots
-        self.weight = (problem.weight / problem.n).astype(np.float32)
-        c = ((target / np.sqrt(total)).astype(np.float32) * self.weight) @ Z
+        self, problem: Problem, source: SingleRows, scale: Array, target: Array, total: float, slots: int, batch: int,
+        l2: float,
+    ) -> None:  # fmt: skip
+        self.kept, self.source, self.slots, self.batch = problem.kept, source, slots, batch
+        c = source.covariances(target / np.sqrt(total))
         d, usable = problem.d, (scale > 0.0).astype(np.float64)
         self.rows, self.row_of, self.known = np.empty((0, d), np.float32), np.full(d, -1, np.int64), 0
-        self.batch = min(d, MANY if Z.size > CACHED else FEW)
         ridge = l2 * scale * scale
         self.t = new_tableau(c.astype(np.float64), usable, ridge, 1.0, slots, problem.kept.size, np.float32)
 
@@ -76,41 +121,38 @@ class Scout:
             return
         end = self.known + columns.size
         if end > len(self.rows):
-            room = np.empty((max(2 * len(self.rows), 2 * self.slots, end), self.problem.d), np.float32)
+            room = np.empty((max(2 * len(self.rows), 2 * self.slots, end), self.row_of.size), np.float32)
             room[: self.known] = self.rows[: self.known]
             self.rows = room
-        B = np.ascontiguousarray(self.Z[:, columns].T) * self.weight
-        if columns.size <= BY_LOOPS:
-            add_gram_rows(B, self.Z, self.rows[self.known : end])
-        else:
-            np.matmul(B, self.Z, out=self.rows[self.known : end])
+        self.source.write(columns, self.rows[self.known : end])
         self.row_of[columns], self.known = np.arange(self.known, end), end
 
-    def walk(self, best: BestSupports, pause: int, check: Callable[[], None]) -> bool:
+    def walk(self, best: BestSupports, pause: int, check: Callable[[], None]) -> Wanted[bool]:
         """Improve the best supports; if single precision does not suffice, False, and none is known."""
-        kept, t = self.problem.kept, self.t
+        kept, t = self.kept, self.t
         used = np.unique(best.choices[np.isfinite(best.value)])
         wanted, how = np.empty(self.batch, np.int64), ROWS
         if self.known == 0:
             used = np.union1d(
                 np.union1d(used, kept), most_promising(t.c, t.own, t.own, max(8, self.slots // 2, self.batch))
             )
-        self.fetch(used[self.row_of[used] < 0])
+        yield self, used[self.row_of[used] < 0]
         best.state[ROUNDS] = best.state[EXCHANGING] = 0
-        while how != DONE and self.resolves(best):
+        resolved = self.resolves(best)
+        while how != DONE and resolved:
             check()
             how = walk_on(t, best, kept, self.rows, self.row_of, SHARE, FLOOR, TURNS, wanted, pause)
+            resolved = self.resolves(best)
             if how == ROWS:
-                self.fetch(wanted[: best.state[WANTED]].copy())
-        if self.resolves(best):
-            return True
-        best.value[:], best.up[:], best.down[:], best.up[0] = np.inf, False, False, True
-        return False
+                yield self, wanted[: best.state[WANTED]].copy()
+        if not resolved:
+            best.value[:], best.up[:], best.down[:], best.up[0] = np.inf, False, False, True
+        return resolved
 
     def resolves(self, best: BestSupports) -> bool:
         """Whether all numbers are finite, and none of the supports fits so well that only rounding is left."""
         known = best.value[np.isfinite(best.value)]
-        return bool((known > RESOLVED).all() and np.isfinite(self.t.u).all() and np.isfinite(self.t.D).all())
+        return bool((known > RESOLVED).all() and np.isfinite(self.t.u.sum() + self.t.D.sum()))
 
 
 def most_promising(u: Any, left: Any, own: Array, count: int) -> Columns:

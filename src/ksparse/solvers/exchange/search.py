@@ -137,7 +137,7 @@ class Search:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if self.exact is not None:
                 try:
-                    stops = [_whole(stop) for stop in self.exact.stops(sizes, ridges)]
+                    stops = [in_two_dimensions(stop) for stop in self.exact.stops(sizes, ridges)]
                     if all(math.isfinite(stop.objective) and np.isfinite(stop.x).all() for stop in stops):
                         return stops
                 except NUMBERS:
@@ -145,7 +145,7 @@ class Search:
                 self._give_up()
                 for _ in self.walk():
                     pass
-            return [_whole(stop) for stop in self.local.stops(sizes, ridges)]  # type: ignore[union-attr]
+            return [in_two_dimensions(stop) for stop in self.local.stops(sizes, ridges)]  # type: ignore[union-attr]
 
     def first(self) -> Stop:
         """The fit to begin with: the columns of the start, or the intercept and the kept columns alone."""
@@ -179,7 +179,7 @@ class Search:
         if self.local is None:
             return self.stops([k], [self.l2])[0], True
         stop, full = self.local.best_at(k)
-        return _whole(stop), full
+        return in_two_dimensions(stop), full
 
     def state(self) -> State:
         """All that the search depends on at a yield; empty where it is quickly done again."""
@@ -190,7 +190,7 @@ class Search:
             self.local.restore(state)
 
 
-def _whole(stop: Any) -> Stop:
+def in_two_dimensions(stop: Any) -> Stop:
     """A fit with coefficients (columns, outputs) and intercepts (outputs,)."""
     x = stop.x if stop.x.ndim == 2 else stop.x[:, np.newaxis]
     return Stop(stop.columns, x, np.atleast_1d(stop.constant), stop.objective, stop.swap_optimal)

@@ -17,7 +17,7 @@ import numpy as np
 from ...problem import Problem
 from .pivots import ROWS, Array, Columns, Tableau, load, new_tableau
 from .positive import settle_positive, walk_positive
-from .scout import CACHED, FEW, MANY, Scout, most_promising
+from .scout import CACHED, FEW, MANY, OwnRows, Scout, Sums, Wanted, most_promising
 from .walk import (
     BEGUN,
     DONE,
@@ -79,7 +79,7 @@ class Exact(NamedTuple):
     """A model in double precision on some columns, whose Gram rows are all known."""
 
     columns: Columns
-    block: Array  # the columns themselves, one row each, centred if there is an intercept
+    block: Array  # the columns themselves, one row each, centred if there is an intercept; or empty
     means: Array
     G: Array
     c: Array
@@ -90,12 +90,7 @@ class SquaredPath:
     """The best supports of all sizes that were found; the ridge may be another one at every size."""
 
     def __init__(
-        self,
-        problem: Problem,
-        check: Callable[[], None],
-        largest: int,
-        smallest: int = 1,
-        start: Columns | None = None,
+        self, problem: Problem, check: Callable[[], None], largest: int, smallest: int = 1, start: Columns | None = None
     ) -> None:
         """The sizes from `smallest` to `largest` are wanted; `start` is a support to search from."""
         self.problem, self.check, self.wanted_size, self.single = problem, check, largest, smallest == largest
@@ -107,20 +102,21 @@ class SquaredPath:
         self.mean, self.own = problem.design.column_moments(problem.weight, problem.intercept)
         if not (np.isfinite(self.total) and np.isfinite(self.own).all()):
             raise np.linalg.LinAlgError("numbers that overflow")
-        d, kept = problem.d, problem.kept.size
+        d, kept, n = problem.d, problem.kept.size, int(np.count_nonzero(problem.weight))
         usable = int(np.count_nonzero(self.own > 0.0)) - kept
         # without a ridge more columns than rows fit exactly
-        most = usable if problem.l2 > 0.0 else min(usable, problem.n - int(problem.intercept) - kept)
+        most = usable if problem.l2 > 0.0 else min(usable, n - int(problem.intercept) - kept)
         self.largest = max(0, min(largest + max(2, round(BEYOND * largest)), most))
         self.slots = kept + self.largest + 1
         lowest = max(1, min(smallest - max(1, round(BELOW * smallest)), self.largest))
         self.best, self.thorough = new_walk(self.largest, lowest), True  # the supports are readable at any time
         if start is not None:
             self._start_from(np.setdiff1d(start, problem.kept)[: self.largest])
+        self.shared: Sums | None = None  # where sums over the rows come from, if not from the problem's own rows
         self.exact: Exact | None = None  # the model, if it has but a few columns
         self._last: Exact | None = None  # the last model, whose columns need not be read again
         self.rows, self.row_of, self.known = np.empty((0, d)), np.full(d, -1, np.int64), 0
-        self.batch = min(MANY if problem.n * d > CACHED else FEW, d)
+        self.batch = min(MANY if n * d > CACHED else FEW, d)
 
     def _start_from(self, columns: Columns) -> None:
         best, columns = self.best, columns[self.own[columns] > 0.0]
@@ -142,7 +138,12 @@ class SquaredPath:
 
     # --- the walk ------------------------------------------------------------------------------------------------
     def walk(self, l2: float, effort: str) -> None:
-        """Find the best supports of all sizes under one ridge.
+        """Find the best supports of all sizes under one ridge."""
+        for owner, columns in self.steps(l2, effort):
+            owner.fetch(columns)
+
+    def steps(self, l2: float, effort: str) -> Wanted[None]:
+        """The same walk, which stops whenever Gram rows are missing: the caller has to fetch them.
 
         Supports that perturbations have improved are walked from once more, over all columns, until none is improved.
         """
@@ -162,9 +163,9 @@ class SquaredPath:
             columns = np.empty(0, np.int64)
             for left in range(rules.walks - 1, -1, -1):
                 best = self._unnumbered()
-                if scout is None or not scout.walk(best, self._pause(), self.check):
+                if scout is None or not (yield from scout.walk(best, self._pause(), self.check)):
                     scout = None
-                    self._walk_all(l2)
+                    yield from self._walk_all(l2)
                 columns = np.union1d(columns, self._working_set(scout or self, rules.working))
                 if not self._search(self._model(columns), l2, rules, rules.rounds if left else 0):
                     break
@@ -189,7 +190,9 @@ class SquaredPath:
                 break
             value, S = best.value[k], np.concatenate([np.searchsorted(columns, kept), best.choices[k, :k]])
             x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
-            u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
+            u = self.problem.design.moments(
+                self.weight * (self.target - x @ self._block(model.columns[S])[0]), np.empty(0)
+            )[0]
         self._unnumbered()
         self._search(model, l2, rules, rules.rounds)
 
@@ -224,26 +227,39 @@ class SquaredPath:
                 return
             S = np.concatenate([fixed, best.choices[high][best.choices[high] >= 0]])
             x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
-            u = self.problem.design.moments(self.weight * (self.target - x @ model.block[S]), np.empty(0))[0]
+            u = self.problem.design.moments(
+                self.weight * (self.target - x @ self._block(model.columns[S])[0]), np.empty(0)
+            )[0]
 
     def _scout(self, l2: float) -> Scout | None:
         """A walk in single precision; None where the rows do not allow it."""
         with np.errstate(over="ignore", divide="ignore"):
             scale = np.where(self.own > 0.0, 1.0 / np.sqrt(self.own), 0.0)
-        Z = self.problem.design.single_copy(self.mean, scale) if self.total > 0.0 else None
-        return None if Z is None else Scout(self.problem, Z, scale, self.target, self.total, self.slots, l2)
+        if not self.total > 0.0:
+            return None
+        if self.shared is not None:
+            source = self.shared.single(scale)
+        else:
+            Z = self.problem.design.single_copy(self.mean, scale)
+            source = None if Z is None else OwnRows(Z, self.weight)
+        if source is None:
+            return None
+        return Scout(self.problem, source, scale, self.target, self.total, self.slots, self.batch, l2)
 
-    def _walk_all(self, l2: float) -> None:
+    def _walk_all(self, l2: float) -> Wanted[None]:
         """Walk over all columns in double precision."""
-        kept, best = self.problem.kept, self.best
+        kept, best, wanted, how = self.problem.kept, self.best, np.empty(self.batch, np.int64), ROWS
         if self.known == 0:
-            self.fetch(
-                np.union1d(kept, most_promising(self.c, self.own, self.own, max(8, self.slots // 2, self.batch)))
-            )
+            first = most_promising(self.c, self.own, self.own, max(8, self.slots // 2, self.batch))
+            yield self, np.union1d(kept, first)
             self.t = new_tableau(self.c, self.own, np.full(self.own.size, l2), self.total, self.slots, kept.size)
         used = np.unique(best.choices[np.isfinite(best.value)])
-        self.fetch(used[self.row_of[used] < 0])
-        self._walk_on(self.t)
+        yield self, used[self.row_of[used] < 0]
+        best.state[ROUNDS] = best.state[EXCHANGING] = 0
+        while how != DONE:
+            how = self._walk_on(self.t, kept, self.rows, self.row_of, wanted)
+            if how == ROWS:
+                yield self, wanted[: best.state[WANTED]].copy()
 
     def _unnumbered(self) -> BestSupports:
         """The best supports in the numbers of all columns, to be walked from anew."""
@@ -266,17 +282,16 @@ class SquaredPath:
 
     def _search(self, model: Exact, l2: float, rules: Effort, rounds: int) -> int:
         """Walk among a few columns, and perturb; returns how many supports the perturbations have improved."""
-        best, at = self.best, np.arange(model.columns.size)
-        t = self._tableau(model, l2)
+        best, t = self.best, self._tableau(model, l2)
         best.choices[:] = np.searchsorted(model.columns, best.choices)
         best.state[BEGUN], self.exact = 0, model
-        self._walk_on(t, model.G, at)
+        self._walk_among(t, model)
         quiet, total, spare = 0, 0, self._tableau(model, l2)
         for _ in range(rounds):
             improved = self._perturb(model, t, spare, rules.each)
             quiet, total = 0 if improved else quiet + 1, total + improved
             if improved:
-                self._walk_on(t, model.G, at)
+                self._walk_among(t, model)
             elif quiet >= rules.patience:
                 break
         return total
@@ -294,17 +309,17 @@ class SquaredPath:
                 improved += perturb_walk(t, spare, best, model.G, at, shares, priority, SHARE, floor, low, top)
         return improved
 
-    def _walk_on(self, t: Tableau, G: Array | None = None, at: Columns | None = None) -> None:
-        best, wanted = self.best, np.empty(self.batch, np.int64)
-        best.state[ROUNDS] = best.state[EXCHANGING] = 0
-        kept, how = self.problem.kept, ROWS
-        fixed = kept if self.exact is None else np.searchsorted(self.exact.columns, kept)
-        while how != DONE:
-            self.check()
-            rows, row_of = (self.rows, self.row_of) if G is None else (G, at)
-            how = walk_on(t, best, fixed, rows, row_of, SHARE, FLOOR * self.total, TURNS, wanted, self._pause())
-            if how == ROWS:
-                self.fetch(wanted[: best.state[WANTED]].copy())
+    def _walk_among(self, t: Tableau, model: Exact) -> None:
+        """Walk among the columns of a model."""
+        self.best.state[ROUNDS] = self.best.state[EXCHANGING] = 0
+        fixed, at = np.searchsorted(model.columns, self.problem.kept), np.arange(model.columns.size)
+        while self._walk_on(t, fixed, model.G, at, np.empty(0, np.int64)) != DONE:
+            pass
+
+    def _walk_on(self, t: Tableau, fixed: Columns, rows: Array, row_of: Columns, wanted: Columns) -> int:
+        self.check()
+        how = (SHARE, FLOOR * self.total, TURNS, wanted, self._pause())
+        return int(walk_on(t, self.best, fixed, rows, row_of, *how))
 
     def _pause(self) -> int:
         return int(np.clip(WORK / (self.problem.d * self.slots), 1, PAUSE))
@@ -313,9 +328,9 @@ class SquaredPath:
     def _block(self, columns: Columns) -> tuple[Array, Array]:
         """Some columns, one row each, centred if there is an intercept; and their means."""
         block, means = np.empty((columns.size, self.problem.n)), np.zeros(columns.size)
-        known = self._last
-        old = np.isin(columns, known.columns) if known else np.zeros(columns.size, dtype=bool)
-        if known and old.any():
+        known, old = self._last, np.zeros(columns.size, dtype=bool)
+        if known is not None and known.block.size:
+            old = np.isin(columns, known.columns)
             at = np.searchsorted(known.columns, columns[old])
             block[old], means[old] = known.block[at], known.means[at]
         if not old.all():
@@ -331,7 +346,10 @@ class SquaredPath:
         """Compute the Gram rows of some columns."""
         if columns.size == 0:
             return
-        more = self.problem.design.left_product(self._block(columns)[0] * self.weight)
+        if self.shared is None:
+            more = self.problem.design.left_product(self._block(columns)[0] * self.weight)
+        else:
+            more = self.shared.rows(columns)
         end = self.known + columns.size
         if end > len(self.rows):
             room = np.empty((max(2 * len(self.rows), end), self.problem.d))
@@ -341,9 +359,13 @@ class SquaredPath:
 
     def _model(self, columns: Columns) -> Exact:
         """The model on some columns."""
-        block, means = self._block(columns)
-        weighted = block * self.weight
-        G, c = weighted @ block.T, weighted @ self.target
+        block = means = np.empty(0)
+        if self.shared is not None and columns.size == self.problem.d:
+            G, c = self.shared.gram(), self.c
+        else:
+            block, means = self._block(columns)
+            weighted = block * np.sqrt(self.weight)
+            G, c = weighted @ weighted.T, block @ (self.weight * self.target)  # BLAS computes one half of G
         if not (np.isfinite(c).all() and np.isfinite(G).all()):
             raise np.linalg.LinAlgError("numbers that overflow")
         self._last = Exact(columns, block, means, G, c, np.where(self.own[columns] > 0.0, G.diagonal(), 0.0))
@@ -403,17 +425,23 @@ class SquaredPath:
 
     def _fits(self, model: Exact, columns: Columns, ridges: Array, optimal: bool) -> list[Stop]:
         """Coefficients on some supports, from the rows themselves; `columns` are numbered as in the model."""
-        X, weight = np.zeros((len(columns), model.columns.size)), self.weight
-        refine(model.G, ridges, columns, np.tile(model.c, (len(X), 1)), X)
-        residual = self.target - X @ model.block  # the second step mends what the first has rounded
-        refine(model.G, ridges, columns, (residual * weight) @ model.block.T, X)
-        residual = self.target - X @ model.block
+        used, weight, G = np.unique(columns[columns >= 0]), self.weight, model.G
+        if used.size < len(G) or model.block.size == 0:
+            block, means = self._block(model.columns[used])
+            columns, G = np.where(columns >= 0, np.searchsorted(used, columns), -1), G[np.ix_(used, used)]
+        else:
+            block, means = model.block, model.means
+        X = np.zeros((len(columns), used.size))
+        refine(G, ridges, columns, np.tile(model.c[used], (len(X), 1)), X)
+        residual = self.target - X @ block  # the second step mends what the first has rounded
+        refine(G, ridges, columns, (residual * weight) @ block.T, X)
+        residual = self.target - X @ block
         with np.errstate(over="ignore", invalid="ignore"):
             objectives = 0.5 * ((residual * residual) @ weight)
             objectives[ridges > 0.0] += (0.5 * ridges * np.einsum("ij,ij->i", X, X))[ridges > 0.0]
-        constants = self.middle - X @ model.means if self.problem.intercept else np.zeros(len(X))
+        constants = self.middle - X @ means if self.problem.intercept else np.zeros(len(X))
         stops = []
         for x, S, constant, objective in zip(X, columns, constants.tolist(), objectives.tolist(), strict=True):
             S = S[S >= 0]
-            stops.append(Stop(model.columns[S], x[S], constant, objective, optimal))
+            stops.append(Stop(model.columns[used[S]], x[S], constant, objective, optimal))
         return stops
