@@ -31,7 +31,7 @@ from ksparse import KSparseClassifier, KSparseClassifierCV, KSparseRegressor, KS
 from ksparse._text import table
 from ksparse.design import as_design, standardize
 from ksparse.problem import Problem
-from ksparse.solvers.newton import Refitter, Starts
+from ksparse.solvers.newton import Refitter
 
 RIDGE = {"squared": 0.0, "logistic": 1e-4}
 EFFORTS = ("fast", "default")
@@ -76,7 +76,7 @@ def refitted(X, y, loss, support):
     l2 = RIDGE[loss]
     design = standardize(as_design(X[:, np.sort(support)]), None, True, False)
     problem = Problem.create(design, y, loss=loss, intercept=True, l2=l2)
-    start = Starts([(np.zeros(len(support)), 0.0)], [])
+    start = [(np.zeros(len(support)), 0.0)]
     return Refitter(problem, lambda: None).newton(np.arange(len(support)), start, 100, 1e-22, polish=True).objective
 
 

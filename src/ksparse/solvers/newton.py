@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +31,6 @@ DAMPING, MOST_DAMPING = 1e-6, 1e3  # Levenberg damping, as shares of the largest
 Hessian = tuple[Array, Array, float]
 
 
-class Starts(NamedTuple):
-    """Coefficients and intercepts to start from; `others` are tried if F is above `ruined` at all of `first`."""
-
-    first: list[tuple[Array, float]]
-    others: list[tuple[Array, float]]
-    ruined: float = math.inf
-
-
 @dataclass
 class Fit:
     """Columns (the kept ones first), their coefficients, and the derivatives of the loss at every row."""
@@ -49,7 +41,7 @@ class Fit:
     objective: float
     derivative: Array  # w̃φ' of every row
     curvature: Array  # w̃φ'' of every row
-    seen: tuple[Array, Array] | None = None  # the result of `Refitter.gradient`
+    seen: tuple[Array, Array] | None = None  # ∇F and the curvature of every column there, once a pursuit has asked
 
 
 class DenseColumns:
@@ -108,8 +100,6 @@ class Refitter:
         self.quadratic = getattr(problem.loss, "quadratic", False)
         self._steepest = bound if math.isfinite(bound) else 1.0
         self.damping = DAMPING  # at the start of the last fit
-        self._rows_of: dict[int, int] = {}  # the row of `_products` that belongs to a column
-        self._products = np.empty((0, problem.d))
         self._store = DenseColumns(problem, store)
         self._thin = problem.design.thin
 
@@ -131,73 +121,10 @@ class Refitter:
         return self.problem.design.column_moments(self.problem.weight, self.problem.intercept)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def gradient(self, fit: Fit) -> tuple[Array, Array]:
-        """∇F, and the curvature of every column by itself: one pass over the rows, or none."""
-        self.check()
-        if fit.seen is not None:
-            return fit.seen
-        problem = self.problem
-        if self.quadratic:
-            g = self.first_gradient + fit.x @ self.products(fit.columns)
-            own = self.spread + problem.l2
-        else:
-            self.passes += 1
-            g, a, q = self.means(fit.derivative, fit.curvature)
-            total = float(fit.curvature.mean())
-            own = np.maximum(q - (a * a / total if problem.intercept and total > 0 else 0.0), 0.0)
-            own += DAMPING * self._steepest * self.spread + problem.l2  # where no row is curved, a little is assumed
-        g[fit.columns] += problem.l2 * fit.x
-        fit.seen = g, own
-        return fit.seen
-
-    @functools.cached_property
-    @np.errstate(over="ignore", invalid="ignore")
-    def first_gradient(self) -> Array:
-        """∇F of the squared loss at the model that is the intercept alone."""
-        self.passes += 1
-        problem = self.problem
-        derivative = problem.offset - problem.y
-        if problem.intercept:
-            derivative = derivative - np.average(derivative, weights=problem.weight)
-        return self.means(problem.weight * derivative, NONE)[0]
-
-    @np.errstate(over="ignore", invalid="ignore")
     def means(self, derivative: Array, curvature: Array) -> tuple[Array, Array, Array]:
         """The means over the rows of derivative_i·a_i, curvature_i·a_i and curvature_i·a_i²."""
         g, a, q = self.problem.design.moments(derivative, curvature)
         return g / self.problem.n, a / self.problem.n, q / self.problem.n
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def gradients(self, derivative: Array) -> Array:
-        """The means over the rows of derivative_i·a_i for several outputs: from (n, outputs) to (d, outputs)."""
-        return self.problem.design.left_product(np.ascontiguousarray(derivative.T)).T / self.problem.n
-
-    def products(self, columns: NDArray[np.int64]) -> Array:
-        """Covariances (mean products, without an intercept) of some columns with all; each is computed once."""
-        new = np.array([j for j in columns.tolist() if j not in self._rows_of], dtype=np.int64)
-        if new.size:
-            more = self.cross(self.block(new), self.problem.weight)
-            self._rows_of.update(
-                zip(new.tolist(), range(len(self._products), len(self._products) + new.size), strict=True)
-            )
-            self._products = np.concatenate([self._products, more])
-        return self._products[[self._rows_of[j] for j in columns.tolist()]]
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def cross(self, block: Array, curvature: Array, which: NDArray[np.int64] | None = None) -> Array:
-        """The means over the rows of curvature·b·a for the columns b of a block and all columns a of the design.
-
-        Centred if there is an intercept.  Block and curvature are on the rows `which`; the block is overwritten.
-        """
-        self.check()
-        self.passes += 1
-        problem = self.problem
-        if problem.intercept and curvature.sum() > 0:
-            block -= (block @ curvature / curvature.sum())[:, np.newaxis]
-        block *= curvature
-        out = problem.design.left_product(block, which)
-        out /= problem.n
-        return out
 
     def most(self, columns: NDArray[np.int64]) -> Array:
         """The largest curvature that each column can have, of which the damping is a share."""
@@ -221,19 +148,6 @@ class Refitter:
         if some and step > 1:
             return at[::step], at.size / at[::step].size
         return (at, 1.0) if at.size < MOST * curvature.size else (None, 1.0)
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def hessian(self, columns: NDArray[np.int64], curvature: Array, some: bool = False) -> Hessian:
-        """The mean of curvature·bbᵀ over the rows that matter (or `some` of them), centred if there is an intercept;
-        the centre; the mean curvature."""
-        if self._thin:
-            return self._thin_gram(columns, curvature)
-        at, each = self.heavy(curvature, some)
-        return self._gram(lambda rows: self._store.take(columns, rows), at, each, curvature, columns.size)
-
-    def gram(self, columns: NDArray[np.int64], curvature: Array, some: bool = False) -> Array:
-        """The matrix of `hessian` alone."""
-        return self.hessian(columns, curvature, some)[0]
 
     def _thin_gram(self, columns: NDArray[np.int64], curvature: Array) -> Hessian:
         """The Hessian from rows with few entries: the mean of h·bbᵀ over all rows, its centre, the mean of h = φ''."""
@@ -284,7 +198,7 @@ class Refitter:
             # a Huber loss is flat far from the targets, and an exponential is steep at large offsets
             constants.append(float(np.median(self.problem.y - self.problem.offset)))
             constants += [-float(self.problem.offset.max()), -float(self.problem.offset.min())]
-        return self.newton(kept, Starts([(np.zeros(kept.size), constant) for constant in constants], []), steps)
+        return self.newton(kept, [(np.zeros(kept.size), constant) for constant in constants], steps)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _first_constant(self) -> float:
@@ -298,18 +212,14 @@ class Refitter:
     def newton(
         self,
         columns: NDArray[np.int64],
-        starts: Starts,
+        starts: list[tuple[Array, float]],
         steps: int = 50,
         tol: float = 1e-10,
-        hopeless: float = math.inf,
         polish: bool = False,
-        nearby: Hessian | None = None,
     ) -> Fit:
-        """Minimise F over some columns from the best of `starts`.
+        """Minimise F over some columns from the best of `starts`, coefficients with their intercepts.
 
-        Gives up where the quadratic model says that F will stay above `hopeless`.  With `polish` all rows enter the
-        Hessian, and steps go on where the change of F is below its rounding.  A Hessian from `nearby` serves the first
-        step.
+        With `polish` all rows enter the Hessian, and steps go on where the change of F is below its rounding.
         """
         problem, block = self.problem, self.block(columns)
         n, l2 = problem.n, problem.l2
@@ -323,15 +233,13 @@ class Refitter:
             z = start[0] @ block + (start[1] + problem.offset)
             return *look(start[0], z), *start, z
 
-        points = [begin(start) for start in starts.first]
-        if not min(point[0] for point in points) <= starts.ruined:
-            points += [begin(start) for start in starts.others]
+        points = [begin(start) for start in starts]
         finite = [point for point in points if math.isfinite(point[0])] or points[-1:]
         objective, derivative, curvature, x, constant, z = min(finite, key=lambda point: point[0])
         least = 1e-3 * DAMPING if polish else DAMPING
         share = least if polish or self.quadratic else max(least, 0.1 * self.damping)
-        blind, fresh, last = 0, nearby is not None, math.inf
-        hessian: Any = nearby
+        blind, fresh, last = 0, False, math.inf
+        hessian: Any = None
         for step in range(steps):
             self.check()
             gradient = block @ derivative / n + l2 * x
@@ -339,9 +247,8 @@ class Refitter:
             if not fresh:
                 hessian = self._hessian(columns, block, curvature, polish)
             dx, shift, predicted = self._direction(columns, gradient, pull, hessian, least)
-            doubt = 2.0 if step == 0 and fresh else 1.0  # a Hessian from elsewhere may predict too little
-            if doubt * predicted <= tol * abs(objective) or objective - doubt * predicted > hopeless:
-                break  # at the bottom, or too far from it
+            if predicted <= tol * abs(objective):
+                break  # at the bottom
             if polish and predicted <= 1e-7 * abs(objective) and predicted > 0.05 * last:
                 break  # no longer Newton's pace: something runs away, and may
             last, moved = predicted, None
@@ -357,9 +264,6 @@ class Refitter:
                     if trial[0] > objective * (1.0 + 1e-13) or blind > 4:
                         break
                     moved = trial
-                elif step == 0 and fresh:  # the Hessian from elsewhere does not serve
-                    hessian, fresh = self._hessian(columns, block, curvature, polish), False
-                    dx, shift, predicted = self._direction(columns, gradient, pull, hessian, share)
                 elif self.quadratic or share >= MOST_DAMPING:  # a quadratic is not damped
                     break
                 else:

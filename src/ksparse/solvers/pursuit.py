@@ -21,7 +21,7 @@ from ..operators import largest
 from ..problem import Problem, Slots
 from ..result import Record, Status
 from .base import Solver, check_fields, copy_slots
-from .newton import NONE, Fit, Refitter, Starts
+from .newton import NONE, Fit, Refitter
 
 Array = NDArray[Any]
 Columns = NDArray[np.int64]
@@ -259,7 +259,7 @@ class ProblemSystem(System):
         if kind == "x0":
             return self._at(columns, *given)
         nothing = np.concatenate([empty.x, np.zeros(columns.size)]), empty.constant
-        return self._point(self.refitter.newton(every, Starts([given, nothing], [])))
+        return self._point(self.refitter.newton(every, [given, nothing]))
 
     def negative_gradients(self, points: Sequence[Iterate], one_by_one: bool = False) -> Array:
         self.refitter.check()
@@ -336,11 +336,11 @@ class ProblemSystem(System):
         old = np.zeros(self.problem.d)
         old[fit.columns] = fit.x
         every = self._with_kept(columns)
-        return self._point(self.refitter.newton(every, Starts([(old[every], fit.constant)], [])))
+        return self._point(self.refitter.newton(every, [(old[every], fit.constant)]))
 
     def _at(self, columns: Columns, x: Numbers, constant: float) -> Iterate:
         """The point with these coefficients, those of the kept columns first; nothing is fitted."""
-        return self._point(self.refitter.newton(self._with_kept(columns), Starts([(x, constant)], []), 0))
+        return self._point(self.refitter.newton(self._with_kept(columns), [(x, constant)], 0))
 
     def point(self, columns: Columns, x: Numbers, constant: float, misfit: float) -> Iterate:
         """The point of which `coefficients` gave this."""
