@@ -6,15 +6,18 @@ ones.  Operations are picked by the type of the columns, and second derivatives 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .. import losses
 from .._jit import SUMS, generic, inner
 from ..design import Design
 from ..losses import SoftmaxLoss, SquaredTargets
+from ..problem import Problem
 
 Array = NDArray[np.float64]
 Columns = NDArray[np.int64]
@@ -60,6 +63,24 @@ def thin_columns(design: Design, columns: Columns, mean: Array, scale: Array, on
         whole.indptr.astype(np.int64), whole.indices.astype(np.int64), whole.data, shift,
         rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data,
     )  # fmt: skip
+
+
+class Targets(NamedTuple):
+    """A loss with its targets; several outputs are the classes of a softmax."""
+
+    loss: Any
+    y: Array
+    offset: Array  # one output after the other
+    outputs: int
+    steepest: float  # the largest curvature of a row; one if there is no bound
+    bounded: bool
+
+    @classmethod
+    def of(cls, problem: Problem) -> Targets:
+        """The targets of a problem with one output."""
+        bound = float(losses.curvature_bound(problem.loss))
+        bounded = math.isfinite(bound)
+        return cls(problem.loss, problem.targets[0], problem.targets[2], 1, bound if bounded else 1.0, bounded)
 
 
 class ColumnBlock(NamedTuple):

@@ -99,7 +99,9 @@ def fold_steps(
                 chosen = np.unique(path.best.choices[np.isfinite(path.best.value)])
                 yield path, path.exact.columns[chosen]  # `stops` needs more rows
             asked, null = Asked(problem, sizes, effort), path.null
-            results = [as_result(asked, in_two_dimensions(stop), null) for stop in path.stops(sizes, ridges)]
+            results = [
+                as_result(asked, in_two_dimensions(stop), null, path.passes) for stop in path.stops(sizes, ridges)
+            ]
             if all(result.converged for result in results):
                 return results
     except NUMBERS:  # columns that depend on each other, numbers that overflow

@@ -60,6 +60,7 @@ class GroupedPath:
         smallest: int = 1,
     ) -> None:
         self.problem, self.check, self.wanted_size, self.single = problem, check, largest, smallest == largest
+        self.passes = 2  # over the rows: the groups' own blocks and the targets; more for Gram rows
         kept, weight = problem.kept, problem.weight / problem.n
         self.weight = weight
         self.middle = weight @ targets if problem.intercept else np.zeros(targets.shape[1])
@@ -118,6 +119,7 @@ class GroupedPath:
         """Compute the Gram rows of some of the model's columns."""
         at = at[self.row_of[at] < 0]
         if at.size:
+            self.passes += 1
             more = self.problem.design.left_product(self._block(at)[0] * self.weight)[:, self.order]
             self.row_of[at] = np.arange(len(self.rows), len(self.rows) + at.size)
             self.rows = np.concatenate([self.rows, more])

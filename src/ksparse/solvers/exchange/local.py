@@ -272,6 +272,8 @@ STEP, SETTLE, POLISH, START, PERTURB = range(5)  # tasks of `search`
 def search(task, block, t, path, fixed, at, last, rules, state, given, priority):
     """Find better fits; one entry for all tasks, since every entry would compile the same code again.
 
+    state[0] is the damping with which the last refit began, state[1] counts the models that were computed.
+
     STEP: from the best fit of every size between `at` and `last` for which that is due, a step to the next size;
     returns where to go on after some work, or −1.  SETTLE: exchange choices at the best fit of the size `at` until
     nothing is gained; 1 if all exchanges that the model favours were tried in vain.  POLISH: refit it to full
@@ -312,6 +314,7 @@ def search(task, block, t, path, fixed, at, last, rules, state, given, priority)
             objective_at(block, V, x, room)
             model_at(block, V, x, room, every, model, model_c)
             path.modelled[at] = True
+            state[1] += 1
         new, first = np.empty(m, np.int64), np.empty(m, np.int64)
         made, expected, least = 0, -np.inf, 2.0 * rules.gain * abs(value)
         if guided:
@@ -372,6 +375,7 @@ def search(task, block, t, path, fixed, at, last, rules, state, given, priority)
             trials += 1
             least = 2.0 * rules.gain * abs(value)
             model_at(block, V, x, room, every, G, c)
+            state[1] += 1
             load_model(t, G, c, block.ridge, fixed, choices, every)
             scatter(V, x, full)
             count = best_exchanges(t, least, gains, entering, leaving) if task == SETTLE else 0

@@ -37,15 +37,16 @@ def solve_path(
     search = Search(asked, middle, check)
     for _ in search.walk():
         pass
-    return [as_result(asked, stop, search.null) for stop in search.stops(sizes, ridges)]
+    return [as_result(asked, stop, search.null, search.passes) for stop in search.stops(sizes, ridges)]
 
 
-def as_result(asked: Asked, stop: Stop, null: float) -> Result:
+def as_result(asked: Asked, stop: Stop, null: float, passes: int) -> Result:
     """A fit as a solver returns it."""
     x, constant = np.zeros(asked.problem.d), float(stop.constant[0])
     x[stop.columns] = stop.x[:, 0]
     finite = bool(np.isfinite(x).all()) and math.isfinite(constant) and math.isfinite(stop.objective)
     status = judged(asked.ended(stop.swap_optimal), stop.objective, null, 1e-9 * abs(null), finite)
     none, objectives = np.zeros(2), np.array([null, stop.objective])
-    history = History(objectives, none.astype(np.int64), none, none.astype(np.int64), none, np.full(2, math.nan))
+    gradients = np.array([0, passes * asked.problem.n])
+    history = History(objectives, gradients, none, none.astype(np.int64), none, np.full(2, math.nan))
     return Result(x, constant, np.flatnonzero(x), stop.objective, status, 1, history, stop.swap_optimal, null)

@@ -16,10 +16,11 @@ from ...engine.loop import State
 from ...losses import SoftmaxLoss, SquaredTargets
 from ...problem import Problem
 from ...result import Status
+from ..block import Targets
 from .group_pivots import Choices
 from .grouped import GroupedPath
 from .pivots import Array, Columns
-from .smooth import SmoothSearch, Targets
+from .smooth import SmoothSearch
 from .squared import SquaredPath, Stop
 
 ROOM = 1 << 30  # bytes that Gram rows and models may take
@@ -113,8 +114,8 @@ class Search:
 
     @property
     def passes(self) -> int:
-        """Passes over the rows so far, as far as they are counted."""
-        return self.local.passes if self.local is not None else 0
+        """Passes over the rows so far."""
+        return (self.exact if self.local is None else self.local).passes  # type: ignore[union-attr]
 
     def walk(self) -> Iterator[None]:
         """Search; yields where the search could continue from `state`."""

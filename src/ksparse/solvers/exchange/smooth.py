@@ -10,14 +10,14 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ... import losses
 from ...engine.loop import State
 from ...problem import Problem
-from ..block import SHARE, Array, ColumnBlock, Columns, ThinColumns, thin_columns
+from ..block import SHARE, Array, ColumnBlock, Columns, Targets, ThinColumns, thin_columns
 from ..refit import DAMPING, Precision
 from .group_pivots import Choices, new_group_tableau
 from .local import PERTURB, POLISH, SETTLE, START, STEP, BestFits, Rules, search
@@ -39,24 +39,6 @@ FOLLOW = {"fast": 1, "default": 2, "best": 3}  # turns on which the block follow
 PERTURBED = {"fast": 0, "default": 0, "best": 40}  # perturbations of the best fit of every size
 
 
-class Targets(NamedTuple):
-    """A loss with its targets; several outputs are the classes of a softmax."""
-
-    loss: Any
-    y: Array
-    offset: Array  # one output after the other
-    outputs: int
-    steepest: float  # the largest curvature of a row; one if there is no bound
-    bounded: bool
-
-    @classmethod
-    def of(cls, problem: Problem) -> Targets:
-        """The targets of a problem with one output."""
-        bound = float(losses.curvature_bound(problem.loss))
-        bounded = math.isfinite(bound)
-        return cls(problem.loss, problem.targets[0], problem.targets[2], 1, bound if bounded else 1.0, bounded)
-
-
 class SmoothSearch:
     """The best fits found so far at every size that is visited."""
 
@@ -69,7 +51,7 @@ class SmoothSearch:
         choices: Choices | None = None,
         targets: Targets | None = None,
     ) -> None:
-        self.problem, self.check, self.effort, self.passes = problem, check, effort, int(not problem.design.checked)
+        self.problem, self.check, self.effort, self.reads = problem, check, effort, int(not problem.design.checked)
         self.targets = targets or Targets.of(problem)
         n, d, C = problem.n, problem.d, self.targets.outputs
         self.first = int(problem.intercept)
@@ -92,7 +74,7 @@ class SmoothSearch:
         self.working = min(WORKING_CLASSES if C > 1 else max(WORKING, max(wanted)), max(FEWEST, most))
         small = largest + self.working if C > 1 else max(SMALL, 2 * largest)
         self.all_in = count <= small and d * n <= ROOM
-        self.state, self.rng = np.array([DAMPING]), np.random.default_rng(0)
+        self.state, self.rng = np.array([DAMPING, 0.0]), np.random.default_rng(0)
         self.turn = self.at = self.rounds = 0  # where the walk is
         self.chosen = np.empty(0, np.int64)  # the choices in the block
         self.B: Any = np.ones((self.fixed, n))
@@ -142,6 +124,12 @@ class SmoothSearch:
         else:
             self.tableau = new_tableau(np.zeros(M), np.zeros(M), np.zeros(M), 0.0, path.x.shape[1], self.fixed)
         self._set_ridge(problem.l2)
+
+    @property
+    def passes(self) -> int:
+        """Passes over the rows so far: scans of all columns, and models, which read the columns of a block."""
+        share = self.choices.columns(self.chosen).size / self.problem.d
+        return self.reads + math.ceil(share * self.state[1])
 
     @property
     def _base(self) -> int:
@@ -254,7 +242,7 @@ class SmoothSearch:
         An exact scan scores every column against every chosen one; else columns are judged by themselves.
         """
         self.check()
-        self.passes += 1
+        self.reads += 1
         problem, C, (some, _, x) = self.problem, self.targets.outputs, self._fit(at)
         places = self._places(some)
         n, design, l2 = problem.n, problem.design, problem.l2
@@ -417,7 +405,7 @@ class SmoothSearch:
         return {
             "chosen": self.chosen, "value": path.value.copy(), "choices": path.choices.copy(), "x": path.x.copy(),
             "up": path.up.copy(), "down": path.down.copy(), "damping": self.state.copy(),
-            "where": [self.turn, self.at, self.rounds, self.passes], "rng": self.rng.bit_generator.state,
+            "where": [self.turn, self.at, self.rounds, self.reads], "rng": self.rng.bit_generator.state,
         }  # fmt: skip
 
     def restore(self, state: State) -> None:
@@ -427,7 +415,7 @@ class SmoothSearch:
         for name in ("value", "choices", "x", "up", "down"):
             getattr(self.path, name)[:] = state[name]
         self.state[:] = state["damping"]
-        self.turn, self.at, self.rounds, self.passes = (int(number) for number in state["where"])
+        self.turn, self.at, self.rounds, self.reads = (int(number) for number in state["where"])
         self.rng.bit_generator.state = state["rng"]
 
 

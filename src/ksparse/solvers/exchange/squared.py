@@ -94,6 +94,7 @@ class SquaredPath:
     ) -> None:
         """The sizes from `smallest` to `largest` are wanted; `start` is a support to search from."""
         self.problem, self.check, self.wanted_size, self.single = problem, check, largest, smallest == largest
+        self.passes = 1  # over the rows; more for Gram rows and models
         target = problem.y - problem.offset
         self.middle = float(np.average(target, weights=problem.weight)) if problem.intercept else 0.0
         self.target = target - self.middle
@@ -346,6 +347,7 @@ class SquaredPath:
         """Compute the Gram rows of some columns."""
         if columns.size == 0:
             return
+        self.passes += 1
         if self.shared is None:
             more = self.problem.design.left_product(self._block(columns)[0] * self.weight)
         else:
