@@ -81,6 +81,18 @@ def test_it_finds_the_best_units_of_small_problems(case):
     assert hits >= len(seeds) - 1
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_start_is_never_made_worse(case):
+    """From the best groups of all, found by trying them, and from poor ones."""
+    A, y, loss, groups = small_problem(case, 3)
+    numbers = np.arange(A.shape[1]) if groups is None else groups
+    values = {S: fitted(A[:, np.isin(numbers, S)], y, loss, 0.05) for S in combinations(np.unique(numbers).tolist(), 2)}
+    for S in (min(values, key=values.get), max(values, key=values.get)):
+        start = np.isin(numbers, S)[:, np.newaxis] * np.ones((1, 3 if np.ndim(y) == 2 or loss == "softmax" else 1))
+        found = joint(A, y, 2, loss=loss, groups=groups, l2=0.05, intercept=True, start=start)
+        assert found.objective <= values[S] * (1 + 1e-6)
+
+
 # --- special cases ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber", "squared_hinge"])
 def test_one_output_without_groups_is_exchange(loss):

@@ -50,7 +50,7 @@ def predict(block, V, x, out):
 
 
 @inner
-def slopes(block, V, derivative, out):
+def gradient(block, V, derivative, out):
     """The mean over the rows of derivative·b, for every coefficient."""
     n, C, S = block.weight.size, block.outputs, columns_of(V, block.outputs)
     own = np.empty(S.size)
@@ -186,7 +186,7 @@ def newton(block, V, x, other, before, hopeless, precision, state, room, guided,
             for b in range(k):
                 G[a, b] = G_near[V[a], V[b]]
     for turn in range(precision.steps):
-        slopes(block, V, room.derivative, g)
+        gradient(block, V, room.derivative, g)
         for s in range(k):
             g[s] += block.ridge[V[s]] * x[s]
         if not old:

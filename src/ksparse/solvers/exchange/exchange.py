@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -115,18 +115,18 @@ class Exchange(Solver):
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
 
 
-def records(asked: Asked, clock: Clock, state: State | None, place: object) -> Iterator[Record]:
+def records(asked: Asked, clock: Clock, state: State | None, place: Callable[[Stop], int]) -> Iterator[Record]:
     """A record of the start and of every better fit, each time after `place` has been called with it.
 
     The best fit so far is the iterate; the last record has the status and says whether the fit is swap-optimal.
     """
     [k], l2, n = asked.sizes, asked.problem.l2, asked.problem.n
-    search, told, last = Search(asked, l2, clock.check), 0, math.inf
+    search, told, last, standing = Search(asked, l2, clock.check), 0, math.inf, None
 
     def record(stop: Stop) -> Record:
-        nonlocal told, last
-        entered, passes, change = place(stop), search.passes - told, abs(last - stop.objective)  # type: ignore[operator]
-        told, last = search.passes, stop.objective
+        nonlocal told, last, standing
+        entered, passes, change = place(stop), search.passes - told, abs(last - stop.objective)
+        told, last, standing = search.passes, stop.objective, stop
         return Record(stop.objective, passes * n, entered, 0.0, math.nan, change if math.isfinite(change) else 0.0)
 
     if state is None:
@@ -145,6 +145,8 @@ def records(asked: Asked, clock: Clock, state: State | None, place: object) -> I
     except (TimeUp, KeyboardInterrupt):  # what was found so far is the result
         found, _ = search.best(k)
         if found.objective < last:
-            place(found)  # type: ignore[operator]
+            place(found)
         raise
+    if standing is not None and best.objective > last + 1e-9 * abs(last):  # a start that no search could improve
+        best = standing
     yield record(best)._replace(status=asked.ended(best.swap_optimal), swap_optimal=best.swap_optimal)

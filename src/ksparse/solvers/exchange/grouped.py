@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from ...problem import Problem
 from .group_pivots import GroupTableau, new_group_tableau
 from .pivots import ROWS, Array, Columns
-from .squared import BELOW, BEYOND, CHANGED, EFFORTS, FLOOR, MORE, SHARE, TURNS, Effort
+from .squared import BELOW, BEYOND, CHANGED, EFFORTS, FLOOR, MORE, SHARE, TURNS, Effort, Stop
 from .walk import (
     BEGUN,
     DONE,
@@ -35,16 +34,6 @@ FIRST = 2  # times as many groups as are wanted have their Gram rows computed be
 BATCH = 8  # groups whose Gram rows are computed at a time
 LIKELY = 3  # times as many groups as are wanted take part in perturbations
 PAUSE = 50  # pivots between two looks at the clock
-
-
-class GroupStop(NamedTuple):
-    """The fit at one size."""
-
-    columns: Columns  # the kept ones first
-    x: Array  # (columns, targets)
-    constant: Array
-    objective: float
-    swap_optimal: bool
 
 
 class GroupedPath:
@@ -205,7 +194,7 @@ class GroupedPath:
         """The objective of the intercepts and the kept columns alone."""
         return 0.5 * float(self.best.value[0])
 
-    def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[GroupStop]:
+    def stops(self, sizes: Sequence[int], ridges: Sequence[float]) -> list[Stop]:
         """The fits at some sizes, each exchanged until nothing is gained under its own ridge."""
         known, found = np.flatnonzero(np.isfinite(self.best.value)), []
         for k, l2 in zip(sizes, ridges, strict=True):
@@ -226,7 +215,7 @@ class GroupedPath:
             self.check()
             self.fetch(self.wanted[: here.state[WANTED]].copy())
 
-    def _fit(self, t: GroupTableau, l2: float) -> GroupStop:
+    def _fit(self, t: GroupTableau, l2: float) -> Stop:
         """Coefficients on the columns that are in, from the rows themselves."""
         at = t.base.columns[: t.base.held[0]].copy()
         block, means = self._block(at)
@@ -238,4 +227,4 @@ class GroupedPath:
         residual = self.target - x.T @ block
         objective = 0.5 * float(np.sum(residual * residual * self.weight))
         objective += 0.5 * l2 * float(np.sum(x * x)) if l2 else 0.0
-        return GroupStop(self.order[at], x, self.middle - means @ x, objective, True)
+        return Stop(self.order[at], x, self.middle - means @ x, objective, True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..._jit import generic, inner, kernel
 from ..block import Array, Columns, new_room
-from ..refit import DAMPING, Precision, hessian, newton, objective_at, slopes
+from ..refit import DAMPING, Precision, gradient, hessian, newton, objective_at
 from .group_pivots import GroupTableau
 from .pivots import (
     BARRED,
@@ -170,7 +170,7 @@ def _(t, least, gains, entering, leaving):
 def model_at(block, V, x, room, every, G, c):
     """The quadratic model ½vᵀGv − cᵀv of F, without the ridge, on all columns of the block, at the fit in `room`."""
     hessian(block, every, room, False, G)
-    slopes(block, every, room.derivative, c)
+    gradient(block, every, room.derivative, c)
     # where no row is curved, a little is assumed; and the same number added to all classes changes no prediction
     flat = 0.0 if block.outputs == 1 else FLAT_CLASSES
     for a in range(every.size):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._jit import SUMS, generic, inner, kernel
+from ..._jit import SUMS, generic, inner
 
 Array = NDArray[np.float64]
 Columns = NDArray[np.int64]
@@ -405,29 +405,6 @@ def perturb(t, rows, row_of, change, priority, barred, share, floor):
         let_in(t, i, rows, row_of)
     exchange_all(t, rows, row_of, share, floor)
     return True
-
-
-@kernel
-def perturb_model(t, rows, row_of, change, priority, least):
-    """Perturb the choices that are in; whether as many are in again."""
-    return perturb(t, rows, row_of, change, priority, np.empty(change, np.int64), 0.0, least)
-
-
-@kernel
-def step_in_model(t, rows, row_of, wanted, least, most):
-    """Have `wanted` choices in beside the fixed columns, then make up to `most` exchanges; returns how many, or −1."""
-    while size(t) < wanted:
-        mark_open(t)
-        i = best_entry(t)
-        if i < 0:
-            return -1
-        let_in(t, i, rows, row_of)
-    while size(t) > wanted:
-        let_out(t, least_needed(t))
-    for made in range(most):
-        if exchange_once(t, rows, row_of, least)[0] != MADE:
-            return made
-    return most
 
 
 def load(t: Tableau, columns: Columns, rows: Array, row_of: Columns) -> None:

@@ -87,7 +87,10 @@ class Search:
     def _smooth(self) -> SmoothSearch:
         asked, choices, targets = self.asked, None, None
         if asked.problem.positive:
-            raise ValueError("Exchange knows positive=True with the squared loss alone; use HTSVRG or PGD")
+            raise ValueError(
+                "positive=True needs columns whose squares are in the range of floats, and kept columns that do not "
+                "depend on each other; rescale the columns or leave one out, or use PGD"
+            )
         if asked.groups is not None:
             order = np.argsort(asked.groups, kind="stable")
             free = order[~np.isin(order, asked.problem.kept)]
