@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 
 def slope(loss, z, y):
@@ -44,6 +44,23 @@ def value(loss, z, y):
     if loss == "squared_hinge":
         return np.maximum(0, 1 - y * z) ** 2
     raise ValueError(loss)
+
+
+def mean_loss(model, X, y, weight=None):
+    """The mean loss of a fitted estimator over rows, summed over its outputs."""
+    X = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    scores = X @ np.atleast_2d(model.coef_).T.astype(np.float64) + np.atleast_1d(model.intercept_)
+    y, unit = np.asarray(y), getattr(model, "unit_", 1.0)
+    if getattr(model, "multi_class_", None) == "softmax":
+        own = np.searchsorted(model.classes_, y)
+        each = logsumexp(scores, axis=1) - scores[np.arange(len(y)), own]
+    elif hasattr(model, "classes_"):
+        positives = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
+        each = sum(value(model.loss, z, np.where(y == c, 1.0, -1.0)) for z, c in zip(scores.T, positives, strict=True))
+    else:
+        targets = y.reshape(len(y), -1).T
+        each = sum(value(model.loss, z / unit, t / unit) for z, t in zip(scores.T, targets, strict=True))
+    return float(np.average(each, weights=weight))
 
 
 class Plain:

@@ -217,7 +217,7 @@ def _in_units_of_A(callback: Callable[[Progress], Any], scaled: Standardized) ->
     return tell
 
 
-class SolverRun(Task):
+class SolverRun(Task[Result]):
     """The run of a solver: its iterate is in the slots of a problem."""
 
     start_argument = "x0"

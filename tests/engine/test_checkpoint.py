@@ -240,7 +240,8 @@ def test_joint_exchange_goes_on_from_every_model(kind, tmp_path, monkeypatch):
     def fit():
         return joint(A, Y, 3, intercept=True, l2=0.01, always_keep=[1], **extra)
 
-    assert resumed_everywhere(fit, tmp_path / "c", monkeypatch, digits=10) >= 3
+    least = 2 if kind == "targets" else 3  # least squares is quickly done again
+    assert resumed_everywhere(fit, tmp_path / "c", monkeypatch, digits=10) >= least
 
 
 # --- several runs ----------------------------------------------------------------------------------------------------

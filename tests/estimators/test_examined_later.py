@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from ksparse import KSparseClassifier, KSparseClassifierCV, KSparseRegressor, KSparseRegressorCV, k_path, load
-from ksparse.estimators import base
+from ksparse.estimators import fitting
 from ksparse.estimators.certificate import EXAMINED, Examined
 from ksparse.sources import Blocks
 
@@ -52,7 +52,7 @@ def test_the_answer_is_that_of_the_time_of_the_fit(monkeypatch, kind, layout):
     rows = {"array": np.array, "csr": sparse.csr_array, "source": lambda A: Blocks([A[:50], A[50:]])}[layout](X)
     y, arguments = y.copy(), {name: value.copy() for name, value in arguments.items()}
     with monkeypatch.context() as patch:
-        patch.setattr(base, "HELD", 0)
+        patch.setattr(fitting, "HELD", 0)
         at_once = clone(settings).fit(rows, y, **arguments)
         assert all(each.func is Examined for each in at_once._waiting)
         expected = shown(at_once)

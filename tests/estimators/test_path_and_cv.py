@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from oracle import mean_loss
 from problems import planted, three_of_eight
 from scipy.sparse import csr_array
 from scipy.special import gammaln
@@ -22,7 +23,7 @@ from ksparse import (
     load,
     support_stability,
 )
-from ksparse.estimators.path import mean_loss
+from ksparse.estimators.fitting import Fitting
 
 
 def test_a_path_finds_the_planted_size():
@@ -120,7 +121,7 @@ def test_cross_validation_knows_names():
 
 def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
     """Refits for the worth of every feature would take a good part of a cross-validation."""
-    from ksparse.estimators import base, certificate
+    from ksparse.estimators import certificate, fitting
 
     seen, examine = [], certificate.examine
     monkeypatch.setattr(certificate, "examine", lambda *all: (seen.append(1), examine(*all))[1])
@@ -136,7 +137,7 @@ def test_fits_that_nobody_sees_are_not_examined(monkeypatch):
     assert len(seen) == 1
     _ = [fitted.summary() for fitted in path.models]
     assert len(seen) == 3  # these models are the user's
-    monkeypatch.setattr(base, "HELD", 0)  # too large to hold: examined at once, but only what somebody may see
+    monkeypatch.setattr(fitting, "HELD", 0)  # too large to hold: examined at once, but only what somebody may see
     support_stability(X, y, KSparseClassifier(k=2), n_resamples=2)
     assert len(seen) == 3
     KSparseClassifierCV([1, 2], cv=3, scoring="accuracy").fit(X, y)
@@ -263,11 +264,7 @@ def check_folds(search, X, y, folds, base, sizes, weight):
     "settings", [{}, {"standardize": False}, {"fit_intercept": False}, {"always_keep": [3]}], ids=str
 )
 def test_folds_share_their_sums_and_are_the_paths_of_their_rows(d, layout, effort, weighted, settings, monkeypatch):
-    from ksparse.estimators import cv
-
-    alone = []
     share_always(monkeypatch)
-    monkeypatch.setattr(cv, "solve_path", lambda *args: alone.append(args))
     X, y, order = fold_data(d, layout)
     weight = np.random.default_rng(2).integers(1, 4, y.size).astype(float) if weighted else None
     if weighted:
@@ -275,9 +272,10 @@ def test_folds_share_their_sums_and_are_the_paths_of_their_rows(d, layout, effor
     parts = [np.sort(order[f::4]) for f in range(3)]  # a quarter of the rows is held out by none
     folds = [(np.setdiff1d(order, test), test) for test in parts]
     base = KSparseRegressor(effort=effort, **settings)
-    search = KSparseRegressorCV(range(1, 8), estimator=base, cv=folds).fit(X, y, sample_weight=weight)
+    with monkeypatch.context() as patch:
+        patch.setattr(Fitting, "solve", lambda fitting: pytest.fail("a fold was solved alone"))
+        search = KSparseRegressorCV(range(1, 8), estimator=base, cv=folds).fit(X, y, sample_weight=weight)
     check_folds(search, X, y, folds, base, range(1, 8), weight)
-    assert not alone
 
 
 @pytest.mark.parametrize("layout", [np.array, csr_array])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracle import mean_loss
 from sklearn.base import clone
 
 from ksparse import KSparseClassifier, KSparseClassifierCV, KSparseRegressor, KSparseRegressorCV, k_path
-from ksparse.estimators.path import mean_loss
 
 KS = [1, 2, 3, 4]
 FACTORS = (0.1, 1.0, 10.0, 100.0)

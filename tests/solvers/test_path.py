@@ -16,6 +16,7 @@ from ksparse.design import as_design
 from ksparse.problem import Problem
 from ksparse.solvers.exchange import pivots
 from ksparse.solvers.exchange.path import solve_path
+from ksparse.solvers.exchange.search import Asked
 from ksparse.solvers.exchange.walk import move_to
 
 
@@ -90,7 +91,9 @@ def test_no_exchange_lowers_a_least_squares_path(layout, weighted, intercept):
         weight = np.random.default_rng(seed).uniform(0.5, 2.0, 60) if weighted else np.ones(60)
         ridges = [0.01 * k for k in range(1, 7)]
         problem = Problem.create(as_design(layout(A)), y, sample_weight=weight, intercept=intercept)
-        for k, l2, result in zip(range(1, 7), ridges, solve_path(problem, range(1, 7), ridges, "fast"), strict=True):
+        for k, l2, result in zip(
+            range(1, 7), ridges, solve_path(Asked(problem, range(1, 7), "fast"), ridges), strict=True
+        ):
             S = result.support
             assert S.size == k
             assert result.swap_optimal
@@ -104,7 +107,7 @@ def test_the_best_effort_finds_the_best_subsets():
     for seed in range(5):
         A, y = data(seed, d=8, rho=0.9)
         problem = Problem.create(as_design(A), y, intercept=True)
-        for result in solve_path(problem, range(1, 6), [1e-3] * 5, "best"):
+        for result in solve_path(Asked(problem, range(1, 6), "best"), [1e-3] * 5):
             every = (list(S) for S in itertools.combinations(range(8), result.support.size))
             best = min(value_of(A, y, S, 1e-3, np.ones(60), True) for S in every)
             assert result.objective == pytest.approx(best, rel=1e-8)
@@ -116,7 +119,9 @@ def test_other_losses_reach_the_minimum_on_their_columns(loss):
     y, ridges = targets(loss, z), [0.02, 0.03, 0.04, 0.05]
     problem = Problem.create(as_design(A), y, loss=loss, intercept=True)
     previous = np.inf
-    for k, l2, result in zip(range(1, 5), ridges, solve_path(problem, range(1, 5), ridges, "default"), strict=True):
+    for k, l2, result in zip(
+        range(1, 5), ridges, solve_path(Asked(problem, range(1, 5), "default"), ridges), strict=True
+    ):
         S = result.support
         assert S.size == k
         assert result.converged
@@ -136,7 +141,7 @@ def test_other_losses_reach_the_minimum_on_their_columns(loss):
 def test_kept_columns_are_in_every_model(loss):
     A, z = data(2)
     problem = Problem.create(as_design(A), targets(loss, z), loss=loss, intercept=True, always_keep=[7, 8])
-    for k, result in zip((1, 2, 3), solve_path(problem, (1, 2, 3), [0.0] * 3, "default"), strict=True):
+    for k, result in zip((1, 2, 3), solve_path(Asked(problem, (1, 2, 3), "default"), [0.0] * 3), strict=True):
         assert {7, 8} <= set(result.support.tolist())
         assert result.support.size == k + 2
 
@@ -154,7 +159,7 @@ def test_dense_sparse_and_repeated_rows_give_the_same_path(loss):
     paths = []
     for design, target, weight in forms:
         problem = Problem.create(design, target, loss=loss, intercept=True, sample_weight=weight)
-        paths.append([result.objective for result in solve_path(problem, range(1, 9), [1e-3] * 8, "default")])
+        paths.append([result.objective for result in solve_path(Asked(problem, range(1, 9), "default"), [1e-3] * 8)])
     np.testing.assert_allclose(paths[1], paths[0], rtol=1e-6)
     np.testing.assert_allclose(paths[2], paths[0], rtol=1e-6)
 
@@ -163,7 +168,7 @@ def test_columns_that_are_combinations_of_others_end_a_path():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 10))
     problem = Problem.create(as_design(A), A[:, 0] + rng.standard_normal(40), intercept=True)
-    results = solve_path(problem, range(1, 8), [0.0] * 7, "default")
+    results = solve_path(Asked(problem, range(1, 8), "default"), [0.0] * 7)
     assert [result.support.size for result in results] == [1, 2, 3, 3, 3, 3, 3]
     assert np.isfinite([result.objective for result in results]).all()
 
@@ -172,11 +177,11 @@ def test_dependent_kept_columns_and_very_many_columns():
     """Where the exact model of least squares cannot be used, local models with a little damping are."""
     A, y = data(0)
     A[:, 8] = 2.0 * A[:, 7]
-    [result] = solve_path(Problem.create(as_design(A), y, always_keep=[7, 8]), [2], [0.0], "default")
+    [result] = solve_path(Asked(Problem.create(as_design(A), y, always_keep=[7, 8]), [2], "default"), [0.0])
     residual = y - A[:, result.support] @ np.linalg.lstsq(A[:, result.support], y, rcond=None)[0]
     assert result.objective == pytest.approx(0.5 * np.mean(residual**2), rel=1e-9)
     wide = sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [5, 70_000, 2_999_999])), shape=(5, 3_000_000))
-    [result] = solve_path(Problem.create(as_design(wide), np.arange(5.0)), [20], [0.0], "fast")
+    [result] = solve_path(Asked(Problem.create(as_design(wide), np.arange(5.0)), [20], "fast"), [0.0])
     assert result.support.tolist() == [70_000, 2_999_999]
     assert result.objective == pytest.approx(0.5 * (9 + 16) / 5)
 
@@ -186,7 +191,7 @@ def test_negative_objectives_are_compared_rightly():
     A, z = data(4, n=80, d=12)
     for loss, y in (("poisson", np.round(30.0 * np.exp(0.3 * z))), ("gamma", 1e-3 * np.exp(0.3 * z))):
         problem = Problem.create(as_design(A), y, loss=loss, intercept=True)
-        values = [result.objective for result in solve_path(problem, range(1, 7), [1e-4] * 6, "default")]
+        values = [result.objective for result in solve_path(Asked(problem, range(1, 7), "default"), [1e-4] * 6)]
         assert values[0] < 0.0
         assert (np.diff(values) <= 1e-9 * np.abs(values[1:])).all()
 
@@ -201,7 +206,7 @@ def test_few_rows_repeated_and_constant_columns(loss, effort):
         A[:, 0], A[:, -1] = 1.0, A[:, 1]
         y = targets(loss, rng.permutation(np.linspace(-2, 2, n)))
         problem = Problem.create(as_design(A), y, loss=loss, intercept=True, always_keep=[1])
-        results = solve_path(problem, range(1, k), [1e-3] * (k - 1), effort)
+        results = solve_path(Asked(problem, range(1, k), effort), [1e-3] * (k - 1))
         for size, result in zip(range(1, k), results or (), strict=False):
             assert result.support.size <= size + 1
             z = A @ result.x + result.intercept
@@ -212,4 +217,4 @@ def test_few_rows_repeated_and_constant_columns(loss, effort):
 def test_targets_whose_squares_overflow():
     A, y = data(0)
     with pytest.raises(ValueError, match="not finite at the start"):
-        solve_path(Problem.create(as_design(A), 1e200 * y, intercept=True), [1, 2], [0.0, 0.0], "fast")
+        solve_path(Asked(Problem.create(as_design(A), 1e200 * y, intercept=True), [1, 2], "fast"), [0.0, 0.0])

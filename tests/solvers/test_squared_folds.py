@@ -12,6 +12,7 @@ from ksparse.design import as_design, standardize
 from ksparse.problem import Problem
 from ksparse.solvers.exchange.folds import FoldSums, SharedSums, held_out, squared_folds
 from ksparse.solvers.exchange.path import solve_path
+from ksparse.solvers.exchange.search import Asked
 from ksparse.solvers.exchange.squared import SquaredPath
 
 
@@ -87,7 +88,7 @@ def test_a_fold_in_which_a_column_varies_little_has_sums_of_its_own(monkeypatch)
     assert [sums.exact for _, sums in fold_sums(whole, folds)] == [False, True, True]
     every = squared_folds(whole, folds, [1, 5], [[1e-3] * 2] * 3, "fast")
     for problem, results in zip(folds, every, strict=True):
-        for one, other in zip(results, solve_path(problem, [1, 5], [1e-3] * 2, "fast"), strict=True):
+        for one, other in zip(results, solve_path(Asked(problem, [1, 5], "fast"), [1e-3] * 2), strict=True):
             np.testing.assert_allclose(one.x, other.x, rtol=1e-8)
 
 

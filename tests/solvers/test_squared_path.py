@@ -9,6 +9,7 @@ from test_path import value_of
 from ksparse.design import as_design, standardize
 from ksparse.problem import Problem
 from ksparse.solvers.exchange.path import solve_path
+from ksparse.solvers.exchange.search import Asked
 from ksparse.solvers.exchange.squared import SquaredPath
 
 
@@ -39,7 +40,7 @@ def test_no_exchange_with_any_of_many_columns_lowers_a_default_path():
         weight = np.random.default_rng(seed).uniform(0.5, 2.0, y.size)
         problem = Problem.create(as_design(A), y, intercept=True, sample_weight=weight)
         sizes, ridges = (1, 3, 5), (1e-3, 2e-2, 5e-2)
-        for l2, result in zip(ridges, solve_path(problem, sizes, ridges, "default"), strict=True):
+        for l2, result in zip(ridges, solve_path(Asked(problem, sizes, "default"), ridges), strict=True):
             assert result.swap_optimal
             assert result.objective == pytest.approx(value_of(A, y, result.support, l2, weight, True), rel=1e-10)
             assert best_single_exchange(A, y, result.support, l2, weight) >= result.objective * (1 - 1e-8)
@@ -49,7 +50,7 @@ def test_a_fast_path_is_fitted_in_double_precision_and_claims_no_more_than_it_ch
     A, y = wide(1)
     weight = np.ones(y.size)
     problem = Problem.create(as_design(A), y, intercept=True)
-    fast, thorough = (solve_path(problem, range(1, 13), [1e-3] * 12, effort) for effort in ("fast", "default"))
+    fast, thorough = (solve_path(Asked(problem, range(1, 13), effort), [1e-3] * 12) for effort in ("fast", "default"))
     for one, other in zip(fast, thorough, strict=True):
         assert one.swap_optimal is False
         assert one.objective == pytest.approx(value_of(A, y, one.support, 1e-3, weight, True), rel=1e-11)
@@ -65,7 +66,7 @@ def test_scales_and_means_far_from_one_choose_the_same_columns(effort):
     plain = Problem.create(as_design(A), y, intercept=True)
     hard = Problem.create(standardize(as_design((A + shift) * scale), None, True, False), 1e-20 * y, intercept=True)
     unscaled = Problem.create(as_design(A * 2.0 ** rng.integers(-40, 41, A.shape[1])), y, intercept=True)
-    paths = [solve_path(problem, range(1, 9), [0.0] * 8, effort) for problem in (plain, hard, unscaled)]
+    paths = [solve_path(Asked(problem, range(1, 9), effort), [0.0] * 8) for problem in (plain, hard, unscaled)]
     for one, *others in zip(*paths, strict=True):
         assert all(np.array_equal(one.support, other.support) for other in others)
 
@@ -75,7 +76,7 @@ def test_targets_without_noise_are_found_exactly(effort):
     """What is left of the objective is far below the resolution of single precision."""
     A, y = wide(3, noise=0.0)
     problem = Problem.create(as_design(A), y, intercept=True)
-    result = solve_path(problem, range(1, 11), [0.0] * 10, effort)[7]
+    result = solve_path(Asked(problem, range(1, 11), effort), [0.0] * 10)[7]
     assert result.objective < 1e-20
 
 
@@ -114,12 +115,12 @@ def test_one_size_alone_is_as_good_as_in_a_path_and_can_start_from_columns(large
     for seed in range(3):
         A, y = wide(seed)
         problem = Problem.create(as_design(A), y, intercept=True, always_keep=[7])
-        (path,) = solve_path(problem, range(1, 9), [1e-3] * 8, "default")[-1:]
-        (alone,) = solve_path(problem, [8], [1e-3], "default")
+        (path,) = solve_path(Asked(problem, range(1, 9), "default"), [1e-3] * 8)[-1:]
+        (alone,) = solve_path(Asked(problem, [8], "default"), [1e-3])
         assert alone.swap_optimal
         assert alone.objective <= 1.01 * path.objective
-        start = np.setdiff1d(path.support, [7])
-        (again,) = solve_path(problem, [8], [1e-3], "fast", start=start)
+        start = (path.x[:, np.newaxis], np.array([path.intercept]))
+        (again,) = solve_path(Asked(problem, [8], "fast", start=start), [1e-3])
         assert again.objective <= path.objective * (1 + 1e-9)
         assert 7 in again.support
         assert again.support.size == 9

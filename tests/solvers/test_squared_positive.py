@@ -12,6 +12,7 @@ from ksparse import minimize
 from ksparse.design import as_design
 from ksparse.problem import Problem
 from ksparse.solvers.exchange.path import solve_path
+from ksparse.solvers.exchange.search import Asked
 
 
 def data(seed, n, d, rho=0.5, true=6):
@@ -41,7 +42,7 @@ def test_a_positive_path_finds_the_best_supports_of_small_problems(seed):
     A, y = data(seed, 50, 9, rho=0.7)
     problem = Problem.create(as_design(A), y, intercept=True, positive=True)
     ridges = [1e-3, 1e-2, 2e-2, 3e-2]
-    for k, l2, result in zip(range(1, 5), ridges, solve_path(problem, range(1, 5), ridges, "best"), strict=True):
+    for k, l2, result in zip(range(1, 5), ridges, solve_path(Asked(problem, range(1, 5), "best"), ridges), strict=True):
         assert (result.x >= 0.0).all()
         assert result.support.size <= k
         z = A @ result.x + result.intercept
@@ -55,7 +56,7 @@ def test_positive_fits_are_at_least_as_good_as_projected_gradients(shape):
     for seed in range(4):
         A, y = data(seed, *shape, true=14)
         problem = Problem.create(as_design(A), y, intercept=True, positive=True)
-        (result,) = solve_path(problem, [8], [0.0], "default")
+        (result,) = solve_path(Asked(problem, [8], "default"), [0.0])
         other = minimize(A, y, 8, intercept=True, positive=True)
         assert (result.x >= 0.0).all()
         assert result.objective <= other.objective * (1 + 1e-6)
@@ -65,7 +66,7 @@ def test_kept_columns_may_be_negative():
     A, y = data(1, 60, 8)
     y = y - 3.0 * A[:, 2]
     problem = Problem.create(as_design(A), y, intercept=True, positive=True, always_keep=[2])
-    (result,) = solve_path(problem, [2], [0.0], "default")
+    (result,) = solve_path(Asked(problem, [2], "default"), [0.0])
     assert result.x[2] < 0.0
     assert (np.delete(result.x, 2) >= 0.0).all()
     B, t = A - A.mean(axis=0), y - y.mean()
@@ -81,6 +82,6 @@ def test_targets_that_no_positive_column_explains_give_the_empty_model():
     A = np.abs(data(2, 40, 8)[0])
     y = -A.sum(axis=1)
     problem = Problem.create(as_design(A), y, positive=True)
-    (result,) = solve_path(problem, [3], [0.0], "default")
+    (result,) = solve_path(Asked(problem, [3], "default"), [0.0])
     assert result.support.size == 0
     assert result.objective == pytest.approx(0.5 * np.mean(y**2))

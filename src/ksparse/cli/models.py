@@ -138,7 +138,7 @@ def check_options(options: FitOptions, k: float) -> None:
     """Refuse impossible options before any data are read."""
     from .._validate import check_choice, check_count
     from ..solvers import SOLVERS
-    from ..solvers.exchange.path import EFFORTS
+    from ..solvers.exchange.squared import EFFORTS
 
     if not (0 < k < 1 or (k >= 1 and float(k).is_integer())):
         raise ValueError(f"-k must be an integer of at least 1, or a share of the columns between 0 and 1, got {k:g}")

@@ -11,13 +11,13 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..design.blocks import between_blocks
-from ..result import History, Progress, Record, Result, Status
+from ..result import History, Progress, Record, Status
 from .checkpoint import Entry, active
 from .resume import end_entry, restored_result
 
@@ -31,6 +31,7 @@ SLACK = 1e-12  # a rise of the objective by this share is rounding
 
 State = dict[str, Any]  # plain data in a checkpoint
 Callback = Callable[[Progress], Any]
+Outcome = TypeVar("Outcome", covariant=True)  # a `Result`, several of them, or a `Recovery`
 
 
 class TimeUp(Exception):
@@ -112,7 +113,7 @@ class Trace:
         return history_of(self.records)
 
 
-class Task(Protocol):
+class Task(Protocol[Outcome]):
     """What the loop runs.  Classes inherit from it, for the defaults."""
 
     limit: float  # the largest number of stages
@@ -144,7 +145,7 @@ class Task(Protocol):
         """How a run has ended whose numbers overflowed in a stage; `step` is that of the last record."""
         return Status("diverged", "the numbers left the range of floats", "rescale the data")
 
-    def result(self, status: Status, trace: Trace) -> Result:
+    def result(self, status: Status, trace: Trace) -> Outcome:
         """The outcome of a run that ended with this status."""
         ...
 
@@ -162,7 +163,7 @@ class Task(Protocol):
         return None
 
 
-def run(task: Task, clock: Clock, callback: Callback | None) -> Result:
+def run(task: Task[Outcome], clock: Clock, callback: Callback | None) -> Outcome:
     """Run the stages of a task until it ends; inside a checkpoint, those that are missing."""
     book, trace = active.get(), Trace(clock)
     entry = book.begin(task.fingerprint) if book is not None and task.resumable else None
@@ -179,7 +180,7 @@ def run(task: Task, clock: Clock, callback: Callback | None) -> Result:
     return result
 
 
-def _resume(task: Task, trace: Trace, entry: Entry) -> State | None:
+def _resume(task: Task[Any], trace: Trace, entry: Entry) -> State | None:
     """Connect a run to its entry in a checkpoint; returns the state of its stages, if it is to continue from one."""
     if task.rng is not None:
         if entry.first is None:
@@ -208,7 +209,7 @@ def _resume(task: Task, trace: Trace, entry: Entry) -> State | None:
     return None if state is None else dict(state["solver"])
 
 
-def _stages(task: Task, trace: Trace, callback: Callback | None, state: State | None) -> Status:
+def _stages(task: Task[Any], trace: Trace, callback: Callback | None, state: State | None) -> Status:
     """Run the stages that come after those of the trace; returns how they ended."""
     clock = trace.clock
     listening = between_blocks.set(clock.check)  # a pass over a source may take minutes
@@ -239,7 +240,7 @@ def _stages(task: Task, trace: Trace, callback: Callback | None, state: State | 
         between_blocks.reset(listening)
 
 
-def _tell(callback: Callback, task: Task, trace: Trace, record: Record) -> Status | None:
+def _tell(callback: Callback, task: Task[Any], trace: Trace, record: Record) -> Status | None:
     """Call the callback; a status if it wants to stop."""
     x, intercept, support = task.shown()
     stage = len(trace.records) - 1

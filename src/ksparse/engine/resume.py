@@ -87,15 +87,18 @@ def rebuilt(problem: Problem, like: Slots, column: NDArray[np.int64], x: NDArray
     return problem.place(like.x.size - kept, taken[problem.kept.size :], x[first:], x[0] if first else 0.0)
 
 
-def end_entry(entry: Entry, result: Result, rng: Any = None) -> None:
-    """Write how a run ended, and the state of its random numbers, to its entry."""
-    stored = {**_stored(result), "rng": rng}
-    if result.status not in ("time limit", "interrupted"):
+def end_entry(entry: Entry, outcome: Any, rng: Any = None) -> None:
+    """Write the result or results of a run, and the state of its random numbers, to its entry."""
+    results: list[Result] = outcome if isinstance(outcome, list) else [outcome]
+    stored = _stored(results[0]) if outcome is results[0] else {"results": [_stored(result) for result in results]}
+    stored["rng"] = rng
+    early = [result.status for result in results if result.status in ("time limit", "interrupted")]
+    if not early:
         entry.end(stored)
         return
     if entry.state is not None:
         entry.state["free"] = entry.state["seconds"]  # the next call has all of max_time again
-    entry.end_early(stored, result.status == "interrupted")
+    entry.end_early(stored, early[-1] == "interrupted")
 
 
 def _stored(result: Result) -> dict[str, Any]:
@@ -116,8 +119,10 @@ def _stored(result: Result) -> dict[str, Any]:
     }
 
 
-def restored_result(stored: dict[str, Any]) -> Result:
-    """The result that was stored."""
+def restored_result(stored: dict[str, Any]) -> Any:
+    """The result, or the list of results, that was stored."""
+    if "results" in stored:
+        return [restored_result(one) for one in stored["results"]]
     x = np.zeros(stored["shape"])
     x.flat[stored["at"]] = stored["x"]
     history = History(*stored["history"])

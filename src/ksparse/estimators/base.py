@@ -1,85 +1,32 @@
-"""What all estimators share: their parameters, one fit from rows to coefficients, and the use of a fitted model.
-
-Only this file standardises columns and calls the solvers; walk.py and cv.py call the search for many k at once.
-"""
+"""What all estimators share: their parameters, and the use of a fitted model; `fitting.py` makes it."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from .. import losses
-from .._minimize import pick_solver, solve
-from .._text import progress
-from .._validate import check_choice, check_count, check_flag, check_generator, check_number, renamed
-from ..design import Design, Source, Standardized, as_design, standardize
-from ..design.standardized import in_precision
-from ..engine.checkpoint import active
-from ..result import History, Progress, Result, Status, judged
+from .._minimize import pick_solver
+from .._validate import check_choice, check_count, check_flag, check_generator, check_number
+from ..design import Design, Source, Standardized, standardize
 from ..solvers.exchange import Exchange
-from ..solvers.exchange.joint import joint
-from ..solvers.exchange.path import EFFORTS
-from .certificate import EXAMINED, HELD, Examined, ExaminedLater, Minimized, examinations, minimized
+from ..solvers.exchange.squared import EFFORTS
+from .certificate import EXAMINED, ExaminedLater, Minimized, minimized
+from .fitting import Fitting, Given
 from .store import save
 from .summary import ShownModel
-from .tables import (
-    Reservoir,
-    check_rows,
-    check_weights,
-    chosen_groups,
-    count_labels,
-    find_bad_entry,
-    group_labels,
-    kept_columns,
-    times,
-)
+from .tables import Reservoir, check_rows, check_weights, find_bad_entry, group_labels, kept_columns, times
 from .worth import Array
 
-STATE = ("_rows", "_waiting", "_unseen", "_l2_factor")  # of one fit, beside the attributes that users see
-UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
-
-
-def starting_point(x: Array, constant: Any) -> Result:
-    """A model as a `Result` to start from."""
-    nothing = History(*(np.empty(0) for _ in History._fields))  # type: ignore[arg-type]
-    return Result(x, constant, np.flatnonzero(x), math.nan, Status("stopped"), 0, nothing)
-
-
-def finite_or_diverged(result: Result, coef: Array, constants: Any) -> Result:
-    """The result, with the status "diverged" if its coefficients are not finite in the units of X."""
-    finite = bool(np.isfinite(coef).all() and np.isfinite(constants).all())
-    return dataclasses.replace(result, status=judged(result.status, result.objective, None, 0.0, finite))
-
-
-class Learnt(NamedTuple):
-    """One fitted model: of one output, or of several that share their features."""
-
-    result: Result  # of the solver, on standardised columns
-    coef: Array  # (outputs, d), in the units of X
-    intercept: Array  # (outputs,)
-    examine: Callable[[], Examined] | None
-
-
-class OneTarget(NamedTuple):
-    """The targets of a model with one output, as they are fitted."""
-
-    target: Array
-    weight: Array | None
-    offset: Array | None
-    centre: float  # y is centre + unit·target
-    unit: float
-    attributes: dict[str, Any]  # that the fitted model has besides
+STATE = ("_waiting", "_unseen", "_l2_factor")  # of one fit, beside the attributes that users see
+OF_GROUPS = ("groups_", "support_groups_", "n_groups_")
 
 
 class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
@@ -198,71 +145,21 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         return float(n) if weight is None else float(weight.sum())
 
     # --- one fit -------------------------------------------------------------------------------------------------
-    @renamed("A must", "X must")
-    def _learn(
-        self, X: Any, Y: NDArray[Any], weight: Array | None, offset: Any, loss: str,
-        start: tuple[Array, Array] | None, seed: Any = None, fits: int = 1,
-    ) -> Learnt:  # fmt: skip
-        """Fit one model of targets Y: (n,), (n, targets), or class numbers for loss="softmax".
+    def _fit_given(self, X: Any, given: Given, start: tuple[Array, Array] | None) -> Any:
+        """Fit the model; `start` holds coefficients (outputs, d) and intercepts in the units of X."""
+        fitting = Fitting.begin(self, X, given, start=start)
+        [found] = fitting.attributes(fitting.solve(), level=5)  # called by `_fit`, which `fit` calls
+        for name in (*EXAMINED, *OF_GROUPS):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(found)
+        return self
 
-        `start` holds coefficients (outputs, d) and intercepts (outputs,) in the units of X to start from; `fits` is the
-        number of such models that the estimator holds.
-        """
-        design, d, several = as_design(X), X.shape[1], Y.ndim == 2 or loss == "softmax"
-        jointly = several or self.groups is not None
-        if self.groups is not None:
-            self._check_joint("groups", "or do without groups")
-        kept, labels = self._kept(d), group_labels(self.groups, d, self._names())
-        if kept.size == d:
-            raise ValueError("always_keep must leave columns to choose from, got all of them")
-        self.k_ = self._check_k(d - kept.size if labels is None else count_labels(np.delete(labels, kept)))
-        [self.l2_] = self._ridges([self.k_], d, self._rows)
-        solver = self._picked(design, loss, jointly)
-        by_rows = not solver.reads_columns
-        scaling = self._standardized(X, design, weight, by_rows) if self.standardize else None
-        self.scale_ = np.ones(d) if scaling is None else scaling.sizes
-        design, first = scaling or design, _scaled_start(start, scaling, jointly)
-        settings = {
-            "loss": loss, "l2": self.l2_, "intercept": bool(self.fit_intercept), "always_keep": kept,
-            "sample_weight": weight, "offset": offset, "max_time": self.max_time, "solver": solver,
-        }  # fmt: skip
-        with progress(bool(self.verbose), self.callback) as callback:
-            if jointly:
-                result = joint(design, Y, self.k_, groups=labels, start=first, callback=callback, **settings)
-            else:
-                result = solve(
-                    design, Y, self.k_, positive=bool(self.positive), x0=first, callback=callback, random_state=seed,
-                    standardize=False, **settings,
-                )  # fmt: skip
-        x = result.x.T if jointly else result.x[np.newaxis]
-        pairs = list(zip(x, np.atleast_1d(result.intercept).tolist(), strict=True))
-        pairs = [scaling.to_original(*pair) for pair in pairs] if scaling else pairs
-        coef, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
-        result = finite_or_diverged(result, coef, constants)
-        [examine] = self._examinations(design, Y, weight, offset, loss, [result], [self.l2_], fits)
-        return Learnt(result, coef, constants, examine)
-
-    def _picked(self, design: Design, loss: str, jointly: bool) -> Any:
+    def _picked(self, design: Design, loss: str, jointly: bool, k: int) -> Any:
         """The solver; "auto" is a search with the effort that is asked for, where it can be done."""
         effort = check_choice(self.effort, "effort", EFFORTS)
         if jointly:
             return self.solver if isinstance(self.solver, Exchange) else Exchange(effort=effort)
-        return pick_solver(self.solver, design, self.k_, losses.resolve(loss), bool(self.positive), effort=effort)
-
-    def _may_walk(self, X: Any) -> bool:
-        """Whether the settings allow a walk over all sizes, which has no stages to interrupt or to keep."""
-        check_choice(self.effort, "effort", EFFORTS)
-        auto = isinstance(self.solver, str) and self.solver == "auto" and self.groups is None and not self.positive
-        return (
-            auto and not self.verbose and self.max_time is None and active.get() is None and not isinstance(X, Source)
-        )
-
-    def _show(self, result: Result) -> bool:
-        """Call the callback for a fit of a walk, as after its only stage; whether to stop."""
-        if self.callback is None:
-            return False
-        shown = Progress(1, result.objective, result.x, result.intercept, result.support, 0, 0.0, math.nan, 0)
-        return bool(self.callback(shown))
+        return pick_solver(self.solver, design, k, losses.resolve(loss), bool(self.positive), effort=effort)
 
     def _standardized(self, X: Any, design: Design, weight: Array | None, by_rows: bool) -> Standardized:
         """X, as a design, with standardised columns; an entry that is not finite is reported with its column."""
@@ -273,61 +170,6 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
             if message is None:
                 raise
             raise ValueError(message) from None
-
-    def _examinations(
-        self, design: Design, Y: NDArray[Any], weight: Any, offset: Any, loss: str, results: Sequence[Result],
-        ridges: Sequence[float], fits: int = 1,
-    ) -> Sequence[Callable[[], Examined] | None]:  # fmt: skip
-        """For every result a function that examines it; None if nobody will."""
-        if self._unseen:
-            return [None] * len(results)
-        d = design.shape[1]
-        return examinations(
-            design, Y, weight, offset, loss, results, ridges, HELD // fits, intercept=bool(self.fit_intercept),
-            positive=bool(self.positive), kept=self._kept(d), labels=group_labels(self.groups, d, self._names()),
-        )  # fmt: skip
-
-    def _learn_each(self, X: Any, targets: list[Any], weight: Any, offset: Any, starts: list[Any]) -> list[Learnt]:
-        """One model per target, in `n_jobs` threads: the work is in kernels, and X is not copied."""
-        jobs = 1 if self.verbose else self.n_jobs  # the terminal has one line
-        seeds = [self._seed(len(targets) > 1) for _ in targets]  # drawn here, in order: threads may finish in any order
-        if len(targets) == 1:
-            return [self._learn(X, targets[0], weight, offset, self.loss, starts[0], seeds[0])]
-        work = zip(targets, starts, seeds, strict=True)
-        return list(
-            Parallel(n_jobs=jobs, prefer="threads")(
-                delayed(self._learn)(X, target, weight, offset, self.loss, start, seed, len(targets))
-                for target, start, seed in work
-            )
-        )
-
-    def _note(self, fits: list[Learnt], X: Any, level: int = 4) -> None:
-        """Set the attributes of a fitted model, with one row of coefficients per output; warn of unfinished fits.
-
-        The warning points at the line that called `fit`, so many calls above.
-        """
-        results = [fit.result for fit in fits]
-        for result in results:
-            if result.status in UNFINISHED:
-                warnings.warn(result.status.explain(), ConvergenceWarning, stacklevel=level)
-        self.n_rows_ = X.shape[0]
-        self.coef_ = in_precision(np.concatenate([fit.coef for fit in fits]), X.dtype)
-        self.intercept_ = in_precision(np.concatenate([fit.intercept for fit in fits]), X.dtype)
-        self.support_ = np.flatnonzero(self.coef_.any(axis=0))
-        for name in EXAMINED:
-            self.__dict__.pop(name, None)
-        self._waiting = [fit.examine for fit in fits]
-        self.n_iter_ = max(1, max(result.n_stages for result in results))
-        self.objective_ = sum(result.objective for result in results)
-        for name in ("history", "status", "swap_optimal"):
-            values = [getattr(result, name) for result in results]
-            setattr(self, f"{name}_", values if len(fits) > 1 else values[0])
-        self.kept_, labels = self._kept(X.shape[1]), group_labels(self.groups, X.shape[1], self._names())
-        for name in ("groups_", "support_groups_", "n_groups_"):
-            self.__dict__.pop(name, None)
-        if labels is not None:
-            self.groups_, self.support_groups_ = chosen_groups(self.support_, self.kept_, labels)
-            self.n_groups_ = count_labels(np.delete(labels, self.kept_))
 
     def _remember(self, X: Any, target: NDArray[Any], sample_weight: Any) -> Reservoir:
         """The rows that `partial_fit` remembers, with these rows added."""
@@ -408,15 +250,3 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _scaled_start(start: tuple[Array, Array] | None, scaling: Standardized | None, jointly: bool) -> Result | None:
-    """A model in the units of X as a starting point on standardised columns; None if it is not finite there."""
-    if start is None:
-        return None
-    pairs = [(w, float(b)) for w, b in zip(*start, strict=True)]
-    pairs = [scaling.to_scaled(*pair) for pair in pairs] if scaling else pairs
-    x, constants = np.array([w for w, _ in pairs]), np.array([b for _, b in pairs])
-    if not (np.isfinite(x).all() and np.isfinite(constants).all()):
-        return None
-    return starting_point(x.T, constants) if jointly else starting_point(x[0], float(constants[0]))

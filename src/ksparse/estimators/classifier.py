@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validate import check_choice, check_flag
 from ..design.standardized import in_precision
-from ..result import Status
-from .base import Array, KSparseEstimator, Learnt, OneTarget, starting_point
-from .certificate import Examined, FitCertificate
+from .base import Array, KSparseEstimator
+from .fitting import Given, Response
 from .regressor import KSparseRegressor, shares_docs
 from .tables import check_labels, check_rows, check_weights
 
@@ -168,14 +165,9 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         """
         # entries that are not finite are found while the columns are standardised
         X, y = self._check_pairs(X, y, ensure_all_finite=not check_flag(self.standardize, "standardize"))
-        classes, index = np.unique(y, return_inverse=True)
-        if classes.size < 2:
-            raise ValueError(
-                f"y must hold at least two classes, got only {classes.tolist()[0]!r}: one class is nothing to learn"
-            )
-        weight = check_weights(sample_weight, X)
+        given = self._given(y, check_weights(sample_weight, X))
         self.__dict__.pop("reservoir_", None)
-        return self._fit(X, classes, index, weight)
+        return self._fit(X, given)
 
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -216,7 +208,7 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         if unknown.size:
             raise ValueError(f"y must hold classes that the first call named, got {unknown[0]!r}; fit starts afresh")
         rows = self._remember(X, np.searchsorted(known, y), sample_weight)
-        self._fit(rows.X, known, rows.y, rows.weight)
+        self._fit(rows.X, self._given_classes(known, rows.y, rows.weight))
         self.reservoir_ = rows
         return self
 
@@ -226,57 +218,38 @@ class KSparseClassifier(ClassifierMixin, KSparseEstimator):
         check_labels(y)
         return X, y
 
-    def _one_target(self, y: NDArray[Any], weight: Array | None, offset: Any) -> OneTarget | None:
-        """Labels as ±1, and the weights of the rows times those of their classes; None for several classes."""
+    def _given(self, y: NDArray[Any], weight: Array | None, offset: Any = None) -> Given:
+        """The labels as targets, and the weights of the rows times those of their classes."""
         classes, index = np.unique(y, return_inverse=True)
-        if classes.size != 2 or self._way(2) is not None:
-            return None
-        weight = self._class_weights(classes, index, weight)
-        found = {"classes_": classes, "multi_class_": None}
-        return OneTarget(np.where(index == 1, 1.0, -1.0), weight, offset, 0.0, 1.0, found)
+        if classes.size < 2:
+            raise ValueError(
+                f"y must hold at least two classes, got only {classes.tolist()[0]!r}: one class is nothing to learn"
+            )
+        return self._given_classes(classes, index, weight)
 
-    def _shaped(self, coef: Array, constant: float, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """`coef_` and `intercept_` of two classes."""
-        return in_precision(coef[np.newaxis], dtype), in_precision(np.array([constant]), dtype)
-
-    def _fit(self, X: Any, classes: NDArray[Any], index: NDArray[np.int64], weight: Array | None) -> Any:
-        """Fit on rows with class numbers `index`."""
-        self._rows = self._check_flags(len(index), weight)
+    def _given_classes(self, classes: NDArray[Any], index: NDArray[np.int64], weight: Array | None) -> Given:
+        """The same for rows with class numbers `index`."""
+        rows, way = self._check_flags(len(index), weight), self._way(classes.size)
         weight = self._class_weights(classes, index, weight)
-        way = self._way(classes.size)
         if way == "softmax" and np.unique(index).size < classes.size:
             way = "ovr"  # until rows of every class have been seen
-        start = None
+        if way == "softmax":
+            outputs = [Response(index, "softmax")]
+        else:
+            positives = [1] if classes.size == 2 else range(classes.size)
+            outputs = [Response(np.where(index == c, 1.0, -1.0), self.loss) for c in positives]
+        return Given(outputs, weight, rows, {"classes_": classes, "multi_class_": way})
+
+    def _shaped(self, coef: Array, constant: Array, dtype: Any, output: Response) -> tuple[NDArray[Any], NDArray[Any]]:
+        """`coef_` and `intercept_`."""
+        return in_precision(coef, dtype), in_precision(constant, dtype)
+
+    def _fit(self, X: Any, given: Given) -> Any:
+        start, classes = None, given.attributes["classes_"]
         same = hasattr(self, "coef_") and self.coef_.shape[1] == X.shape[1] and np.array_equal(self.classes_, classes)
         if self.warm_start and same:
             start = self.coef_.astype(np.float64), self.intercept_.astype(np.float64)
-        if way == "softmax":
-            fits = [self._learn(X, index, weight, None, "softmax", start)]
-        else:
-            positives = [1] if classes.size == 2 else range(classes.size)
-            targets = [np.where(index == c, 1.0, -1.0) for c in positives]
-            starts = [None if start is None else (start[0][[c]], start[1][[c]]) for c in range(len(targets))]
-            fits = self._learn_each(X, targets, weight, None, starts)
-        self._note(fits, X)
-        self.classes_, self.multi_class_ = classes, way
-        return self
-
-    def _learn(self, X: Any, Y: NDArray[Any], *others: Any) -> Learnt:
-        """Fit one model.  A class without rows, or without rows of other classes, gets a constant score: its best score
-        would be infinite."""
-        if Y.min() < Y.max():
-            return super()._learn(X, Y, *others)
-        n, d = X.shape
-        self.k_ = self._check_k(d - self._kept(d).size)
-        [self.l2_] = self._ridges([self.k_], d, self._rows)
-        self.__dict__.setdefault("scale_", np.ones(d))
-        status = Status("converged", "all rows seen so far are on one side of this class")
-        objective = float(np.log1p(1.0 / (2 * n + 1))) if self.loss == "logistic" else 0.0
-        constant = float(Y[0] * np.log(2 * n + 1))
-        result = replace(starting_point(np.zeros(d), constant), objective=objective, status=status)
-        certificate = FitCertificate("stationary", False, 0.0, 0.0, 0.0, 0.0, objective)
-        examine = functools.partial(Examined, np.zeros((1, d)), np.zeros(d), certificate, n)
-        return Learnt(result, np.zeros((1, d)), np.array([constant]), examine)
+        return self._fit_given(X, given, start)
 
     def _way(self, classes: int) -> str | None:
         """How several classes are fitted: "softmax" or "ovr"; None for two classes."""

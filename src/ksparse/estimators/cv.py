@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,18 +18,16 @@ from .._style import BLACK, BLUE, new_axes
 from .._text import data_frame, html_table
 from .._validate import check_numbers
 from ..design import Design, Source, as_design
-from ..problem import Problem
 from ..result import Result
 from ..solvers.exchange.folds import squared_folds
-from ..solvers.exchange.path import solve_path
 from .certificate import EXAMINED, ExaminedLater
 from .classifier import KSparseClassifier, has_probabilities
+from .fitting import Fitting, mean_losses
 from .folds import Fold, make_folds
-from .path import check_ks, fit_each, mean_loss
+from .path import check_ks
 from .regressor import KSparseRegressor, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
 from .tables import Selected, check_weights, count_choices
-from .walk import PathProblem, linear_losses
 
 FACTORS = (0.1, 1.0, 10.0, 100.0)  # of the ridge, with l2s="auto"
 COLUMNS = ("n_features_in_", "feature_names_in_")
@@ -40,20 +38,19 @@ SHARED = (
 )  # fmt: skip
 
 
-def solve_folds(
-    whole: Problem | None, problems: Sequence[Problem], sizes: Sequence[int], ridges: Sequence[Sequence[float]],
-    effort: str, n_jobs: int | None = None,
-) -> list[list[Result]]:  # fmt: skip
-    """The fits of every problem for all `sizes`, each problem under ridges of its own; as `solve_path` returns them.
+def solve_folds(whole: Fitting, fittings: Sequence[Fitting], n_jobs: int | None = None) -> list[list[list[Result]]]:
+    """What `solve` gives for each of the fittings, which differ from that of all rows in weights, units and ridges.
 
-    In one thread, problems with the squared loss share their sums over the rows, if `whole` is the problem of all rows.
+    In one thread, fits with the squared loss share their sums over the rows.
     """
-    if whole is not None and effective_n_jobs(n_jobs) == 1:
-        shared = squared_folds(whole, problems, sizes, ridges, effort)
+    if effective_n_jobs(n_jobs) == 1 and whole.plain:
+        problems, ridges = [own.problem for own in fittings], [own.ridges for own in fittings]
+        shared = squared_folds(whole.problem, problems, whole.sizes, ridges, whole.solver.effort)
         if shared is not None:
-            return shared
-    work = [(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True)]
-    return _in_threads(solve_path, work, n_jobs)
+            for own, results in zip(fittings, shared, strict=True):
+                own.tell(results)
+            return [[results] for results in shared]
+    return _in_threads(Fitting.solve, [(own,) for own in fittings], n_jobs)
 
 
 def _in_threads(function: Callable[..., Any], work: Sequence[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
@@ -122,7 +119,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         -------
         self
         """
-        template, frame = self._template(), X
+        template = self._template()
         settings, classify = template._fresh(), is_classifier(template)
         X, y = settings._check_pairs(X, y, owner=self, ensure_min_samples=2)
         vars(settings).update({name: vars(self)[name] for name in COLUMNS if name in vars(self)})
@@ -131,17 +128,17 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         ks = check_ks(self.ks, max(1, free))
         tried, folds = self._tried(settings), make_folds(self.cv, y, weight, classify)
         design = as_design(X)
-        whole = PathProblem.begin(settings, X, y, weight, None, ks, design)
-        scores, results = self._scores([own._unnamed(d) for own in tried], X, y, folds, ks, design, whole)
-        rows = settings._check_flags(X.shape[0], weight)
-        ridges = np.array([own._ridges(ks.tolist(), d, rows) for own in tried])
+        whole = Fitting.begin(settings, X, settings._given(y, weight), ks, design)
+        ks = np.array(whole.sizes)
+        scores, results = self._scores([own._unnamed(d) for own in tried], X, y, folds, design, whole)
+        ridges = np.array([whole.under(own).ridges for own in tried])
         k, l2 = self._choose(ks, ridges, scores)
         if self.l2s is not None:
-            settings = settings._changed(l2=l2)
-        self.estimator_: Any = None if whole is None else self._final(whole.under(settings), results, k)
-        if self.estimator_ is None:
-            extra = {} if weight is None else {"sample_weight": weight}
-            self.estimator_ = clone(template).set_params(k=k, l2=settings.l2).fit(frame, y, **extra)
+            whole, results = whole.under(settings._changed(l2=l2)), None
+        found = results or whole.solve()
+        at = min(whole.sizes.index(k), min(map(len, found)) - 1)  # there may be fewer if the time was short
+        one = replace(whole, sizes=[whole.sizes[at]], ridges=[whole.ridges[at]])
+        [self.estimator_] = one.models([[own[at]] for own in found])
         for name in EXAMINED:
             self.__dict__.pop(name, None)
         for name in SHARED:
@@ -191,59 +188,38 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         self.cv_results_ = _table(ks, ridges, scores)
         return int(ks[chosen]), float(self.l2s_[chosen])
 
-    def _final(self, walk: PathProblem, results: list[Result] | None, k: int) -> Any:
-        """The model with k features among those of the path of all rows; None if the callback stopped before."""
-        results = walk.solve() if results is None else walk.shown(results)
-        if k not in walk.sizes[: len(results)]:
-            return None
-        at = walk.sizes.index(k)
-        return replace(walk, sizes=[k], ridges=[walk.ridges[at]]).models([results[at]], level=4)[0]
-
     def _examine(self) -> None:
         for name in EXAMINED if hasattr(self, "estimator_") else ():
             setattr(self, name, getattr(self.estimator_, name))
 
     def _scores(
-        self, tried: list[Any], X: Any, y: Any, folds: list[Fold], ks: Any, design: Design, whole: PathProblem | None
-    ) -> tuple[NDArray[np.float64], list[Result] | None]:
+        self, tried: list[Any], X: Any, y: Any, folds: list[Fold], design: Design, whole: Fitting
+    ) -> tuple[NDArray[np.float64], list[list[Result]] | None]:
         """The scores on the rows held out, (settings that are tried, folds, ks); and the path of all rows, if found."""
         # a fold is a set of weights, so that X is not copied; the problem of a fold serves every ridge
-        begun = [PathProblem.begin(tried[0], X, y, fold.weight, None, ks, design) for fold in folds]
-        pairs = list(zip(folds, begun, strict=True))
-        every = [(own, fold, walk and walk.under(own)) for own in tried for fold, walk in pairs]
-        walks = [walk for _, _, walk in every if walk is not None]
-        if whole is not None and len(tried) == 1:  # with several ridges, it is not known yet under which one
-            walks.append(whole)
-        problems, ridges = [walk.problem for walk in walks], [walk.ridges for walk in walks]
-        together = None if whole is None else whole.problem
-        solved = iter(solve_folds(together, problems, ks.tolist(), ridges, tried[0].effort, self.n_jobs))
-        work = [(own, X, y, ks, fold, walk, walk and next(solved)) for own, fold, walk in every]
+        first, ks = tried[0], whole.sizes
+        begun = [Fitting.begin(first, X, first._given(y, fold.weight), ks, design) for fold in folds]
+        every = [(fold, fitting.under(own)) for own in tried for fold, fitting in zip(folds, begun, strict=True)]
+        fittings = [fitting for _, fitting in every]
+        if len(tried) == 1:  # with several ridges, it is not known yet under which one
+            fittings.append(whole)
+        solved = solve_folds(whole, fittings, self.n_jobs)
+        work = [(X, y, fold, fitting, results) for (fold, fitting), results in zip(every, solved, strict=False)]
         scores = np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
-        return scores, next(solved, None)
+        return scores, solved[-1] if len(tried) == 1 else None
 
-    def _score(
-        self, settings: Any, X: Any, y: Any, ks: Any, fold: Fold, walk: PathProblem | None, results: list[Result] | None
-    ) -> Any:
-        """The score of every k on the rows held out; models that no walk has found are fitted here."""
-        for result in results or ():
-            settings._show(result)
-        if walk is not None and results is not None:
-            if self.scoring is None:
-                given = walk.given._replace(target=walk.given.target[fold.test], weight=fold.held_weight)
-                return -linear_losses(settings.loss, walk.coefficients(results), X, given, fold.test)
-            models = walk.models(results)
-        else:
-            models = fit_each(settings, X, y, ks, {"sample_weight": fold.weight})
-        test = fold.test
-        if isinstance(X, Source):
-            test = np.sort(test)
-            if (np.diff(test) == 0).any():
-                raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
-        held: Any = Selected(X, test) if isinstance(X, Source) else X[test]
+    def _score(self, X: Any, y: Any, fold: Fold, fitting: Fitting, results: list[list[Result]]) -> Any:
+        """The score of every k on the rows held out."""
+        count, test = len(fitting.sizes), fold.test
+        results = [own + own[-1:] * (count - len(own)) for own in results]  # what was found if the time was short
+        if isinstance(X, Source) and np.unique(test).size < test.size:
+            raise ValueError("cv must not hold a row out twice in one fold when rows come from a source")
         if self.scoring is None:
-            return [-mean_loss(model, held, y[test], fold.held_weight) for model in models]
+            return -mean_losses(fitting.given, *fitting.coefficients(results), X, test, fold.held_weight)
+        test = np.sort(test) if isinstance(X, Source) else test
+        held: Any = Selected(X, test) if isinstance(X, Source) else X[test]
         scorer = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-        return [float(scorer(model, held, y[test])) for model in models]
+        return [float(scorer(model, held, y[test])) for model in fitting.models(results)]
 
     def _chosen(self) -> Any:
         """The fitted model with the chosen k."""

@@ -9,20 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
-from sklearn.base import clone
 
-from .. import losses
 from .._text import data_frame, html_table
 from .._validate import ArgumentError, as_array, check_counts, check_flag
 from ..design import Source
-from ..losses import evaluate_rows
 from ..sources import as_source
 from .classifier import KSparseClassifier
+from .fitting import Fitting, mean_losses
 from .regressor import KSparseRegressor
 from .summary import draw_path, image, plot_method
 from .tables import check_weights, count_choices
-from .walk import PathProblem, linear_losses, stacked
 
 CRITERIA = ("aic", "bic", "ebic")
 LARGEST = 20  # the largest k by default
@@ -107,8 +103,10 @@ class Path:
 def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = None, **fit_params: Any) -> Path:
     """Return one fitted model for every k.
 
-    The models are found by one walk over all k where that can be done (one output, rows in memory, solver="auto"), and
-    else by one fit for every k, started from the one before.
+    The models are found by one search over all k, at about the price of one fit; a solver other than "auto" and
+    `Exchange` fits one k after the other, each started from the one before.  Ctrl-C and `max_time` give the models
+    found so far.  A callback is called for the last fit of every k, and for better ones before; the path ends if it
+    returns something true.
 
     Parameters
     ----------
@@ -150,13 +148,11 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     sizes, settings = check_ks(ks, d), template._fresh()
     # entries that are not finite are found while the columns are standardised
     rows, target = settings._check_pairs(X, y, ensure_all_finite=not check_flag(settings.standardize, "standardize"))
-    walk = PathProblem.begin(settings, rows, target, weight, fit_params.get("offset"), sizes)
-    if walk is None:
-        models = fit_each(template, X, y, sizes, fit_params)
-        loss = np.array([mean_loss(model, X, y, **fit_params) for model in models])
-    else:
-        models = walk.models(walk.solve())
-        loss = linear_losses(settings.loss, stacked(models), rows, walk.given._replace(weight=weight))
+    given = settings._given(target, weight, fit_params.get("offset"))
+    fitting = Fitting.begin(settings, rows, given, sizes)
+    results = fitting.solve()
+    models, found = fitting.models(results), fitting.coefficients(results)
+    loss = mean_losses(given, *found, rows, weight=weight)
     kept = np.array([fitted.k_ for fitted in models])
     n = shape[0] if weight is None else float(weight.sum())
     used, choices = np.array([_sizes(fitted, d) for fitted in models], dtype=float).T
@@ -169,19 +165,6 @@ def k_path(X: Any, y: ArrayLike, ks: ArrayLike | None = None, estimator: Any = N
     aic, bic = fit + 2.0 * used, fit + np.log(n) * used
     objective = np.array([fitted.objective_ for fitted in models])
     return Path(kept, models, objective, loss, aic, bic, bic + 2.0 * choices)
-
-
-def fit_each(template: Any, X: Any, y: Any, sizes: NDArray[np.int64], fit_params: dict[str, Any]) -> list[Any]:
-    """One fit for every k, each started from the one before."""
-    model: Any = clone(template).set_params(warm_start=True)
-    model._unseen, model._l2_factor = template._unseen, template._l2_factor
-    models: list[Any] = []
-    for k in sizes:
-        model.set_params(k=int(k)).fit(X, y, **fit_params)
-        if models and models[-1].k_ == model.k_:  # no more columns than the kept ones are left
-            break
-        models.append(_snapshot(model, template))
-    return models
 
 
 def check_template(estimator: Any) -> Any:
@@ -217,36 +200,3 @@ def _sizes(model: Any, d: int) -> tuple[int, float]:
 
 def _log_choices(d: int, k: int) -> float:
     return math.lgamma(d + 1) - math.lgamma(k + 1) - math.lgamma(d - k + 1)
-
-
-def _snapshot(model: Any, template: Any) -> Any:
-    """A copy of a fitted model, with the settings of the template."""
-    copy = clone(template).set_params(k=model.k)
-    found = {
-        name: value for name, value in vars(model).items() if name.endswith("_") or name in ("_waiting", "_unseen")
-    }
-    copy.__dict__.update(found)
-    return copy
-
-
-def mean_loss(model: Any, X: Any, y: ArrayLike, sample_weight: Any = None, offset: Any = None) -> float:
-    """The (weighted) mean of the model's loss over rows, summed over its outputs."""
-    y = np.asarray(y)
-    y = y.ravel() if y.ndim == 2 and model._kind() != "targets" else y
-    z = model._linear(X)
-    scores = z[:, np.newaxis] if z.ndim == 1 else z
-    n = scores.shape[0]
-    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if offset is not None:
-        scores = scores + np.asarray(offset, dtype=np.float64).reshape(n, -1)
-    if model._kind() == "softmax":
-        index = np.searchsorted(model.classes_, y)
-        scores = scores.astype(np.float64)
-        return float(weight @ (logsumexp(scores, axis=1) - scores[np.arange(n), index]) / weight.sum())
-    total = 0.0
-    for score, target in zip(scores.T, model._targets(y), strict=True):
-        score = np.ascontiguousarray(score, dtype=np.float64)
-        unit = getattr(model, "unit_", 1.0)
-        score, target = score / unit, target / unit
-        total += evaluate_rows(losses.resolve(model.loss), score, target, weight, np.empty(n), np.empty(n))
-    return total / float(weight.sum())

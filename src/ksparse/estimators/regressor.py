@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from .. import losses
 from .._validate import as_real, check_flag, check_vector
 from ..design.standardized import in_precision
-from .base import Array, KSparseEstimator, OneTarget, finite_or_diverged
+from .base import Array, KSparseEstimator
+from .fitting import Given, Response
 from .tables import check_rows, check_weights
 
 T = TypeVar("T", bound=type)
@@ -307,43 +308,35 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         losses.check_target(loss, y)
         return X, y
 
-    def _one_target(self, y: Array, weight: Array | None, offset: Any) -> OneTarget | None:
-        """The targets and offsets in the units of the fit; None for several targets."""
+    def _given(self, y: Array, weight: Array | None, offset: Any = None) -> Given:
+        """The targets and offsets in the units of the fit."""
+        rows = self._check_flags(len(y), weight)
         if y.ndim == 2:
-            return None
+            self._check_joint("several targets", "or fit the targets one by one")
+            return Given([Response(y, self.loss, offset)], weight, rows, {})
         shift = None if offset is None else check_vector(offset, "offset", len(y), "row")
         centre, size = self._unit(y, weight)
         if self.loss != "huber":
-            return OneTarget(y, weight, shift, centre, size, {"unit_": size})
+            return Given([Response(y, self.loss, shift)], weight, rows, {"unit_": size})
         centre = centre if self.fit_intercept else 0.0
         with np.errstate(over="ignore"):  # targets and offsets that become infinite are refused
             shift = None if shift is None else shift / size
-            return OneTarget((y - centre) / size, weight, shift, centre, size, {"unit_": size})
+            target = (y - centre) / size
+        return Given([Response(target, self.loss, shift, centre, size)], weight, rows, {"unit_": size})
 
-    def _shaped(self, coef: Array, constant: float, dtype: Any) -> tuple[NDArray[Any], float]:
-        """`coef_` and `intercept_` of one target."""
-        return in_precision(np.append(coef, constant), dtype)[:-1] if dtype != coef.dtype else coef, constant
+    def _shaped(self, coef: Array, constant: Array, dtype: Any, output: Response) -> tuple[NDArray[Any], Any]:
+        """`coef_` and `intercept_`."""
+        if output.several:
+            return in_precision(coef, dtype), in_precision(constant, dtype)
+        level = float(constant[0])
+        return in_precision(np.append(coef[0], level), dtype)[:-1] if dtype != coef.dtype else coef[0], level
 
     def _fit(self, X: Any, y: Array, weight: Array | None, offset: Any) -> Any:
-        self._rows = self._check_flags(len(y), weight)
-        start, given = None, self._one_target(y, weight, offset)
-        centre, size = (0.0, 1.0) if given is None else (given.centre, given.unit)
+        start = None
         if self.warm_start and hasattr(self, "coef_") and self.coef_.shape == (*y.shape[1:], X.shape[1]):
             constants = np.atleast_1d(np.asarray(self.intercept_, dtype=np.float64))
-            with np.errstate(over="ignore"):  # a starting point that is not finite is not used
-                start = np.atleast_2d(self.coef_).astype(np.float64) / size, (constants - centre) / size
-        if given is None:
-            self._check_joint("several targets", "or fit the targets one by one")
-            self._note([self._learn(X, y, weight, offset, self.loss, start)], X)
-            return self
-        [fit] = self._learn_each(X, [given.target], weight, given.offset, [start])
-        with np.errstate(over="ignore"):
-            coef, constant = size * fit.coef, size * fit.intercept + centre
-        result = finite_or_diverged(fit.result, coef, constant)
-        self._note([fit._replace(coef=coef, intercept=constant, result=result)], X)
-        self.unit_ = size
-        self.coef_, self.intercept_ = self._shaped(coef[0], float(constant[0]), X.dtype)
-        return self
+            start = np.atleast_2d(self.coef_).astype(np.float64), constants
+        return self._fit_given(X, self._given(y, weight, offset), start)
 
     def _unit(self, y: Array, weight: Array | None) -> tuple[float, float]:
         """The centre and the spread of the targets for Huber's loss, whose threshold is in units of that spread."""

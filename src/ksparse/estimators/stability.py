@@ -13,6 +13,8 @@ from sklearn.base import clone, is_classifier
 
 from .._text import data_frame, html_table, table
 from .._validate import check_count, check_generator, check_number
+from ..design import as_design
+from .fitting import Fitting
 from .path import check_template
 from .summary import SHOWN, draw_bars, feature_names, image, plot_method
 from .tables import check_weights
@@ -168,17 +170,20 @@ def support_stability(
     groups = [used[strata[used] == s] for s in np.unique(strata[used])]
     parts = _parts(groups, float(share), count, check_generator(random_state))
 
-    def fit(part: NDArray[np.intp]) -> Any:
+    design = as_design(X)
+
+    def fit(part: NDArray[np.intp]) -> tuple[int, NDArray[np.intp]]:
         masked = np.zeros_like(weight)  # a resample is a set of weights, so that X is not copied
         masked[part] = weight[part]
-        model = clone(plain)
-        model._unseen = True
-        return model.fit(X, y, sample_weight=masked)
+        own = plain._fresh()  # with random numbers of its own, in whatever order the threads come
+        fitting = Fitting.begin(own, X, own._given(y, masked), design=design)
+        coef = fitting.coefficients(fitting.solve())[0]
+        return fitting.sizes[0], np.flatnonzero(coef.any(axis=(0, 1)))
 
-    models = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
-    supports = [model.support_ for model in models]
+    fits = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
+    supports = [support for _, support in fits]
     frequency = np.bincount(np.concatenate(supports), minlength=X.shape[1]) / count
-    return Stability(frequency, feature_names(template), models[0].k_, count, supports)
+    return Stability(frequency, feature_names(template), fits[0][0], count, supports)
 
 
 def _parts(groups: list[NDArray[np.intp]], share: float, count: int, rng: Any) -> Iterator[NDArray[np.intp]]:

@@ -201,7 +201,7 @@ class Recovery(Result):
         )
 
 
-class SignalRun(Task):
+class SignalRun(Task[Recovery]):
     """The run of an algorithm on all signals in the loop: each has an iterate of its own, and an end."""
 
     def __init__(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from ..._validate import check_choice
-from ...engine.loop import Clock, State, TimeUp
+from ...engine.loop import Clock, State
 from ...problem import Problem, Slots
 from ...result import Record
 from ..base import Solver, check_fields, copy_slots
+from .path import STAGES, records
 from .search import Asked, Search, Stop
 from .squared import EFFORTS
 
@@ -66,7 +67,7 @@ class Exchange(Solver):
     breaths: int | None = None
     working_set: int | None = None
     gain: float | None = None
-    stages: int = 200
+    stages: int = STAGES
     effort: str = "default"
 
     reads_columns: ClassVar[bool] = True
@@ -97,56 +98,17 @@ class Exchange(Solver):
     ) -> Iterator[Record]:
         if problem.radius < math.inf:
             raise ValueError("Exchange knows no radius; use HTSVRG or PGD for that")
-        if problem.positive and not getattr(problem.loss, "quadratic", False):
-            raise ValueError("Exchange knows positive=True with the squared loss alone; use HTSVRG or PGD")
         k, x = slots.x.size - problem.n_kept, problem.vector(slots)
         start = (x[:, np.newaxis], np.array([problem.constant(slots)])) if x.any() else None
         asked = Asked(problem, [k], self.effort, start=start)
 
-        def place(stop: Stop) -> int:
+        def place(stop: Stop, ended: bool) -> int:
             before = slots.column[problem.n_kept :].copy()
             free = stop.columns[problem.kept.size :]
             copy_slots(problem.place(k, free, stop.x[:, 0], float(stop.constant[0])), slots)
             return int(np.setdiff1d(slots.column[problem.n_kept :], before).size)
 
-        return records(asked, clock, state, place)
+        return records(Search(asked, problem.l2, clock.check), [problem.l2], clock, state, place)
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         return "the refit left the range of floats", "rescale the columns, or give a ridge"
-
-
-def records(asked: Asked, clock: Clock, state: State | None, place: Callable[[Stop], int]) -> Iterator[Record]:
-    """A record of the start and of every better fit, each time after `place` has been called with it.
-
-    The best fit so far is the iterate; the last record has the status and says whether the fit is swap-optimal.
-    """
-    [k], l2, n = asked.sizes, asked.problem.l2, asked.problem.n
-    search, told, last, standing = Search(asked, l2, clock.check), 0, math.inf, None
-
-    def record(stop: Stop) -> Record:
-        nonlocal told, last, standing
-        entered, passes, change = place(stop), search.passes - told, abs(last - stop.objective)
-        told, last, standing = search.passes, stop.objective, stop
-        return Record(stop.objective, passes * n, entered, 0.0, math.nan, change if math.isfinite(change) else 0.0)
-
-    if state is None:
-        yield record(search.first())._replace(null=search.null)
-    else:
-        search.restore(state["search"])
-        told, last = search.passes, state["last"]
-    try:
-        clock.keep(search=search.state(), last=last)
-        for _ in search.walk():
-            clock.keep(search=search.state(), last=last)
-            found, full = search.best(k)
-            if full and found.objective < last:
-                yield record(found)
-        [best] = search.stops([k], [l2])
-    except (TimeUp, KeyboardInterrupt):  # what was found so far is the result
-        found, _ = search.best(k)
-        if found.objective < last:
-            place(found)
-        raise
-    if standing is not None and best.objective > last + 1e-9 * abs(last):  # a start that no search could improve
-        best = standing
-    yield record(best)._replace(status=asked.ended(best.swap_optimal), swap_optimal=best.swap_optimal)

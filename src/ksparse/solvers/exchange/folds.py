@@ -106,7 +106,7 @@ def fold_steps(
                 return results
     except NUMBERS:  # columns that depend on each other, numbers that overflow
         pass
-    return solve_path(problem, sizes, ridges, effort, check)
+    return solve_path(Asked(problem, sizes, effort), ridges)
 
 
 def in_lockstep(walks: Sequence[Wanted[Any]], shared: SharedSums) -> list[Any]:

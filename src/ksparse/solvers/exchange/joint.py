@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ... import losses
-from ..._validate import as_array, as_real, check_choice, check_count, check_number, check_vector
-from ...engine import loop
-from ...engine.checkpoint import sums
-from ...engine.loop import Clock, State, Task, Trace
-from ...engine.resume import check_columns, digest, fingerprint
+from ..._validate import as_array, as_real, check_choice, check_count, check_vector
 from ...problem import Problem
-from ...result import Progress, Record, Result, Status, judged
-from .exchange import Exchange, records
-from .search import Asked, Stop
+from ...result import Progress, Result
+from .exchange import Exchange
+from .path import solve_path
+from .search import Asked
 
 Array = NDArray[np.float64]
 SEARCH = Exchange()
@@ -108,34 +104,40 @@ def joint(
     """
     if not isinstance(solver, Exchange):
         raise ValueError(f"solver must be an Exchange for joint supports, got {solver!r}")
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback must be a function of one argument, got {callback!r}")
-    if max_time is not None:
-        max_time = check_number(max_time, "max_time", strict=True, infinite=True)
     k = check_count(k, "k")
-    clock = Clock(max_time, 1)
-    asked = _asked(
-        A, Y, k, loss, offset, solver.effort,
+    asked = ask(
+        A, Y, [k], loss=loss, groups=groups, offset=offset, effort=solver.effort, start=start,
         sample_weight=sample_weight, l2=l2, always_keep=always_keep, intercept=intercept,
     )  # fmt: skip
-    problem, numbers = asked.problem, _group_numbers(groups, asked.problem.d)
-    free = np.setdiff1d(np.arange(problem.d), problem.kept)
-    competing = np.unique(numbers[free]).size
+    [result] = solve_path(
+        asked, [asked.problem.l2], callback=callback, max_time=max_time, stages=solver.stages, flat=False
+    )
+    return result
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+def ask(
+    A: Any, Y: Any, sizes: Sequence[int], *, loss: Any, groups: Any, offset: Any, effort: str, start: Any = None,
+    **settings: Any,
+) -> Asked:  # fmt: skip
+    """What is searched for, checked: `settings` are those of a `Problem`, the others are arguments of `joint`."""
+    asked = _asked(A, Y, loss, offset, **settings)._replace(sizes=sizes, effort=effort)
+    problem, numbers, k = asked.problem, _group_numbers(groups, asked.problem.d), max(sizes)
+    free = np.setdiff1d(np.arange(problem.d), problem.kept) if problem.kept.size else np.arange(problem.d)
+    competing = free.size if groups is None else np.unique(numbers[free]).size
     if competing == 0:
         raise ValueError("always_keep must leave columns to choose from, got all of them; take one out, k will keep it")
     if k > competing:
         what = "columns" if groups is None else "groups"
         beside = f" beside the {problem.kept.size} columns always kept" if problem.kept.size else ""
         raise ValueError(f"k must be at most the number of {what}{beside}, {competing}, got {k}")
-    if groups is not None and competing < free.size:
+    if competing < free.size:
         asked = asked._replace(groups=numbers)
-    asked = asked._replace(start=_first(start, asked, numbers, k))
-    return loop.run(JointTask(solver, asked, numbers, clock), clock, callback)
+    return asked if start is None else asked._replace(start=_first(start, asked, numbers, k))
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
-def _asked(A: Any, Y: Any, k: int, loss: Any, offset: Any, effort: str, **settings: Any) -> Asked:
-    """What is searched for, checked; without groups and start."""
+def _asked(A: Any, Y: Any, loss: Any, offset: Any, **settings: Any) -> Asked:
+    """The problem and its targets."""
     softmax = isinstance(loss, str) and loss == "softmax"
     if isinstance(loss, str) and not softmax:
         check_choice(loss, "loss", [*losses.LOSSES, "softmax"])
@@ -149,7 +151,7 @@ def _asked(A: Any, Y: Any, k: int, loss: Any, offset: Any, effort: str, **settin
         if offset is not None and np.ndim(offset) != 2:
             raise ValueError(f"offset must have shape ({labels.size}, {count}) for softmax, got {np.shape(offset)}")
         shift = _offset(offset, labels.size, count)
-        return Asked(problem, [k], effort, classes=(labels.astype(np.float64), shift))
+        return Asked(problem, [], classes=(labels.astype(np.float64), shift))
     plain = losses.resolve(loss)
     if np.ndim(Y) == 2 and np.shape(Y)[1] > 1:
         if not getattr(plain, "quadratic", False):
@@ -159,8 +161,8 @@ def _asked(A: Any, Y: Any, k: int, loss: Any, offset: Any, effort: str, **settin
             )
         targets = _finite_matrix(Y, "Y")
         problem = Problem.create(A, np.zeros(targets.shape[0]), loss=plain, **settings)
-        return Asked(problem, [k], effort, Y=targets - _offset(offset, *targets.shape))
-    return Asked(Problem.create(A, np.ravel(Y), loss=plain, offset=offset, **settings), [k], effort)
+        return Asked(problem, [], Y=targets - _offset(offset, *targets.shape))
+    return Asked(Problem.create(A, np.ravel(Y), loss=plain, offset=offset, **settings), [])
 
 
 def _labels(labels: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
@@ -212,10 +214,8 @@ def _group_numbers(groups: Any, d: int) -> NDArray[np.int64]:
     return np.array([number.setdefault(label, len(number)) for label in labels.tolist()], dtype=np.int64)
 
 
-def _first(start: Any, asked: Asked, groups: NDArray[np.int64], k: int) -> tuple[Array, Array] | None:
+def _first(start: Any, asked: Asked, groups: NDArray[np.int64], k: int) -> tuple[Array, Array]:
     """Where to start: the k largest groups."""
-    if start is None:
-        return None
     W, constant = (start.x, start.intercept) if isinstance(start, Result) else (start, 0.0)
     W = _finite_matrix(np.atleast_1d(as_array(W, "start")), "start")
     shape = (asked.problem.d, asked.outputs)
@@ -230,89 +230,3 @@ def _first(start: Any, asked: Asked, groups: NDArray[np.int64], k: int) -> tuple
     size = np.bincount(groups[competing], weights=np.sum(W[competing] ** 2, axis=1), minlength=groups.max() + 1)
     W = np.where((competing & np.isin(groups, np.argsort(-size, kind="stable")[k:]))[:, np.newaxis], 0.0, W)
     return W, np.broadcast_to(np.asarray(constant, dtype=np.float64), (shape[1],)).copy()
-
-
-# --- the run ---------------------------------------------------------------------------------------------------------
-class JointTask(Task):
-    """The search in the loop; the best fit so far is its iterate."""
-
-    start_argument = "start"
-    resumable = True
-
-    def __init__(self, solver: Exchange, asked: Asked, groups: NDArray[np.int64], clock: Clock) -> None:
-        self.solver, self.asked, self.groups, self.clock, self.limit = solver, asked, groups, clock, solver.stages
-        self.fit: Stop | None = None
-        self.null: float | None = None  # the objective of the empty model, once it is known
-
-    def stages(self, state: State | None) -> Iterator[Record]:
-        return records(self.asked, self.clock, state, self._place)
-
-    def _place(self, stop: Stop) -> int:
-        before = () if self.fit is None else self.fit.columns
-        self.fit = stop
-        return int(np.setdiff1d(stop.columns, before).size)
-
-    def take(self, record: Record, stage: int) -> Status | None:
-        self.null = record.null if stage == 0 else self.null
-        if math.isfinite(record.objective):
-            return None
-        if stage == 0:
-            raise ValueError(f"the objective is not finite at the start ({record.objective}); rescale Y or offset")
-        return Status("diverged", "the refit left the range of floats", "rescale the columns, or give a ridge")
-
-    def shown(self) -> tuple[Array, Array, NDArray[np.intp]]:
-        """Coefficients on all columns, the intercepts, and the support; zeros before the first fit."""
-        x, constant = np.zeros((self.asked.problem.d, self.asked.outputs)), np.zeros(self.asked.outputs)
-        if self.fit is not None:
-            x[self.fit.columns], constant = self.fit.x, self.fit.constant.copy()
-        return x, constant, np.flatnonzero(x.any(axis=1))
-
-    def exhausted(self) -> Status:
-        return Status("stage limit", f"all {self.limit} stages done", "allow more stages")
-
-    def result(self, status: Status, trace: Trace) -> Result:
-        x, constant, support = self.shown()
-        objective = self._zero() if self.fit is None else self.fit.objective
-        if not trace.records:  # the start itself had not been fitted
-            trace.add(Record(objective, 0, 0, 0.0, math.nan, math.nan))
-        status = judged(status, objective, self.null, 1e-9 * abs(self.null or 0.0), bool(np.isfinite(x).all()))
-        history = trace.history()
-        return Result(x, constant, support, objective, status, trace.stages, history, trace.swap_optimal, self.null)
-
-    def _zero(self) -> float:
-        """F at zero: the result of a run that was cut short before its first fit."""
-        asked, problem = self.asked, self.asked.problem
-        if asked.classes is not None:
-            labels, z = asked.classes
-            top = z.max(axis=1)
-            own = z[np.arange(problem.n), labels.astype(np.int64)]
-            return float(problem.weight @ (np.log(np.exp(z.T - top).sum(axis=0)) + top - own)) / problem.n
-        if asked.Y is not None:
-            return 0.5 * float(np.sum(problem.weight @ asked.Y**2)) / problem.n
-        return problem.objective(problem.slots(1))
-
-    def fingerprint(self) -> State:
-        asked = self.asked
-        x0, constant = (None, 0.0) if asked.start is None else asked.start
-        kind, targets = "Single", {}
-        if asked.Y is not None:
-            kind, targets = "Targets", {"Y, less the offset,": digest(asked.Y)}
-        if asked.classes is not None:
-            kind, targets = "Classes", {"Y": digest(asked.classes[0]), "offset": digest(asked.classes[1])}
-        return {
-            **fingerprint(self.solver, asked.problem, asked.sizes[0], x0, constant, None),
-            "the kind of targets": kind,
-            "the number of outputs": asked.outputs,
-            "groups": sums(self.groups),
-            **targets,
-        }
-
-    def state(self) -> State:
-        fit = self.fit
-        return {"null": self.null, "fit": None if fit is None else [fit.columns, fit.x, fit.constant, fit.objective]}
-
-    def restore(self, state: State) -> None:
-        self.null = state["null"]
-        if state["fit"] is not None:
-            columns, x, constant, objective = state["fit"]
-            self.fit = Stop(check_columns(self.asked.problem, columns, x), x, constant, float(objective), False)

@@ -86,6 +86,8 @@ class Search:
 
     def _smooth(self) -> SmoothSearch:
         asked, choices, targets = self.asked, None, None
+        if asked.problem.positive and not asked.quadratic:
+            raise ValueError("Exchange knows positive=True with the squared loss alone; use HTSVRG or PGD")
         if asked.problem.positive:
             raise ValueError(
                 "positive=True needs columns whose squares are in the range of floats, and kept columns that do not "
@@ -113,7 +115,7 @@ class Search:
         if self.local is not None:
             return self.local.null
         known = self.exact.null  # type: ignore[union-attr]
-        return known if math.isfinite(known) else self._least_squares(self.asked.problem.kept).objective
+        return known if math.isfinite(known) else self._empty().objective
 
     @property
     def passes(self) -> int:
@@ -155,11 +157,18 @@ class Search:
         """The fit to begin with: the columns of the start, or the intercept and the kept columns alone."""
         if self.exact is None:
             return self.best(max(self.asked.sizes))[0]
-        start = self.asked.start
-        free = np.empty(0, np.int64) if start is None else np.flatnonzero(start[0].any(axis=1))
-        return self._least_squares(
-            np.concatenate([self.asked.problem.kept, np.setdiff1d(free, self.asked.problem.kept)])
-        )
+        if self.asked.start is None:
+            return self._empty()
+        kept, chosen = self.asked.problem.kept, np.flatnonzero(self.asked.start[0].any(axis=1))
+        return self._least_squares(np.concatenate([kept, np.setdiff1d(chosen, kept)]))
+
+    def _empty(self) -> Stop:
+        """The fit of the intercept and the kept columns alone."""
+        kept, exact = self.asked.problem.kept, self.exact
+        if kept.size or exact is None:
+            return self._least_squares(kept)
+        middle = np.atleast_1d(exact.middle)
+        return Stop(kept, np.empty((0, middle.size)), middle, 0.5 * exact.total, False)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _least_squares(self, columns: Columns) -> Stop:
@@ -184,6 +193,18 @@ class Search:
             return self.stops([k], [self.l2])[0], True
         stop, full = self.local.best_at(k)
         return in_two_dimensions(stop), full
+
+    def so_far(self) -> list[Stop]:
+        """The fits of the sizes that were found before the search was interrupted; one at least."""
+        for part in (self.exact, self.local):
+            if part is not None:
+                part.check = lambda: None  # what was found can be read without another look at the clock
+        if self.exact is not None:
+            known = np.flatnonzero(np.isfinite(self.exact.best.value))
+            sizes = [k for k in self.asked.sizes if k <= known.max(initial=0)]
+            return self.stops(sizes, [self.l2] * len(sizes)) if sizes else [self.first()]
+        found = [self.best(k) for k in self.asked.sizes]
+        return [stop for stop, full in found if full] or [found[0][0]]
 
     def state(self) -> State:
         """All that the search depends on at a yield; empty where it is quickly done again."""
