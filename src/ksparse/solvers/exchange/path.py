@@ -68,19 +68,23 @@ def records(
         gradients = passes * asked.problem.n
         return Record(stop.objective, gradients, entered, 0.0, math.nan, change if math.isfinite(change) else 0.0)
 
+    def better() -> Iterator[Record]:
+        if single or search.exact is None:  # a path of least squares has nothing to show before its end
+            found, full = search.best(max(sizes))
+            if full and found.objective < last - ROUNDING * abs(last):
+                yield record(found)
+
     if state is None:
         yield record(search.first())._replace(null=search.null)
-    else:
-        search.restore(state["search"])
-        told, last = search.passes, state["last"]
     try:
+        if state is not None:
+            search.restore(state["search"])
+            told, last = search.passes, state["last"]
+            yield from better()
         clock.keep(search=search.state(), last=last)
         for _ in search.walk():
             clock.keep(search=search.state(), last=last)
-            if single or search.exact is None:  # a path of least squares has nothing to show before its end
-                found, full = search.best(max(sizes))
-                if full and found.objective < last - ROUNDING * abs(last):
-                    yield record(found)
+            yield from better()
         stops = search.stops(sizes, ridges)
     except (TimeUp, KeyboardInterrupt):  # what was found so far is the result
         found = search.so_far()[-1]
