@@ -247,7 +247,7 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         effort = check_choice(self.effort, "effort", EFFORTS)
         if jointly:
             return self.solver if isinstance(self.solver, Exchange) else Exchange(effort=effort)
-        return pick_solver(self.solver, design, self.k_, losses.resolve(loss), bool(self.positive), effort=effort)
+        return pick_solver(self.solver, design, self.k_, effort=effort)
 
     def _may_walk(self, X: Any) -> bool:
         """Whether the settings allow a walk over all sizes, which has no stages to interrupt or to keep."""

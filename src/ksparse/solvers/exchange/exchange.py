@@ -48,9 +48,9 @@ class Exchange(Solver):
 
     Notes
     -----
-    With `positive` it serves the squared loss alone; it knows no radius.  The columns of the working set are held as
-    dense rows, n numbers each; the data are not copied otherwise.  Products go through BLAS, so that results may differ
-    in their last digits with the number of its threads.
+    It knows no radius.  The columns of the working set are held as dense rows, n numbers each; the data are not copied
+    otherwise.  Products go through BLAS, so that results may differ in their last digits with the number of its
+    threads.
 
     Examples
     --------
@@ -97,8 +97,6 @@ class Exchange(Solver):
     ) -> Iterator[Record]:
         if problem.radius < math.inf:
             raise ValueError("Exchange knows no radius; use HTSVRG or PGD for that")
-        if problem.positive and not getattr(problem.loss, "quadratic", False):
-            raise ValueError("Exchange knows positive=True with the squared loss alone; use HTSVRG or PGD")
         k, x = slots.x.size - problem.n_kept, problem.vector(slots)
         start = (x[:, np.newaxis], np.array([problem.constant(slots)])) if x.any() else None
         asked = Asked(problem, [k], self.effort, start=start)
