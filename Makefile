@@ -36,7 +36,7 @@ test-portable: .venv/installed
 fuzz: .venv/installed
 	$(BIN)/python tests/fuzz --calls $(or $(CALLS),2000) --seed $(or $(SEED),0)
 
-# `make bench DATA=folder` adds what needs data sets; the last five fail when a check is missed.
+# `make bench DATA=folder` adds what needs data sets; the last six fail when a check is missed.
 # `make bench SPACE=folder` adds 6 GB of data made in that folder (13 GB in all), streamed through 1.5 GB of memory.
 # Numbers that benchmarks/results holds from the same sources are kept: an interrupted run goes on where it was.
 bench: .venv/installed
@@ -48,6 +48,7 @@ ifdef DATA
 	$(BIN)/python benchmarks/bench_peers.py --data '$(DATA)'
 	$(BIN)/python benchmarks/bench_heldout.py --data '$(DATA)'
 endif
+	$(BIN)/python benchmarks/bench_positive.py
 	$(BIN)/python benchmarks/bench_verdicts.py
 	$(BIN)/python benchmarks/bench_transitions.py
 	$(BIN)/python benchmarks/bench_recovery.py

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import losses
 from ._validate import check_choice, check_count, check_flag, check_generator, check_number, check_vector
 from .design import Design, Standardized, as_design
 from .design import standardize as standardize_columns
@@ -64,10 +63,10 @@ def minimize(
         "squared", "logistic", "poisson", "gamma", "huber", "squared_hinge", or an instance such as
         ``losses.Huber(0.5)``.
     solver : solver or str
-        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with positive=True or a
-        radius; `HTSVRG` for a source whose chosen columns do not fit into memory.  Or an instance such as
-        ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp";
-        for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
+        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with a radius; `HTSVRG` for
+        a source whose chosen columns do not fit into memory.  Or an instance such as ``HTSVRG(step=0.1)``, or a name:
+        "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp"; for the squared loss also "niht",
+        "htp", "cosamp", "sp", "omp", "romp", "ompr".
     standardize : bool
         Work on columns of variance one, centred if there is an intercept (of mean square one without); λ and ω then act
         on their coefficients.  x and x0 stay in the units of A.  Every solver but "exchange" depends on those
@@ -161,7 +160,7 @@ def solve(
     rng = check_generator(random_state)
     design = as_design(as_source(A))
     radius = check_number(radius, "radius", strict=True, infinite=True)
-    solver = pick_solver(solver, design, k, losses.resolve(loss), check_flag(positive, "positive"), radius)
+    solver = pick_solver(solver, design, k, radius)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     scaled = None
     if check_flag(standardize, "standardize"):
@@ -191,13 +190,11 @@ def solve(
     return dataclasses.replace(result, x=x, intercept=constant, support=np.flatnonzero(x), status=status)
 
 
-def pick_solver(
-    solver: Any, design: Design, k: int, loss: Any, positive: bool, radius: float = math.inf, effort: str = "default"
-) -> Solver:
+def pick_solver(solver: Any, design: Design, k: int, radius: float = math.inf, effort: str = "default") -> Solver:
     """The solver that is meant by an instance, a name or "auto", for `minimize` and the estimators."""
     if isinstance(solver, str) and solver == "auto":
-        if radius != math.inf or (positive and not getattr(loss, "quadratic", False)):
-            return PGD()  # Exchange knows no balls, and signs with the squared loss alone
+        if radius != math.inf:
+            return PGD()  # Exchange knows no balls
         if Exchange().memory(design.shape, k) > design.room_for_columns:
             return HTSVRG()  # holds a sample of rows instead of columns
         return Exchange(effort=effort)

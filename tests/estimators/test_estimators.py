@@ -230,7 +230,6 @@ def test_fewer_rows_than_features():
         (lambda X, y: KSparseClassifier(loss="squared").fit(X, y > 0), "loss must be one of 'logistic'"),
         (lambda X, y: KSparseRegressor(l2=-1.0).fit(X, y), "l2 must be a finite number of at least 0"),
         (lambda X, y: KSparseRegressor(solver="magic").fit(X, y), "solver must be one of"),
-        (lambda X, y: KSparseRegressor(solver=Exchange(), positive=True, loss="huber").fit(X, y), "squared loss alone"),
         (lambda X, y: KSparseRegressor(always_keep=[40]).fit(X, y), "columns below 40"),
         (lambda X, y: KSparseRegressor(always_keep=["a"]).fit(X, y), "names the column 'a'"),
         (lambda X, y: KSparseRegressor(always_keep=np.arange(40)).fit(X, y), "must leave columns"),

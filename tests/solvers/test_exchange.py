@@ -204,8 +204,6 @@ def test_data_that_are_hard_to_like(loss):
 
 
 def test_what_it_cannot_do_is_said():
-    with pytest.raises(ValueError, match="positive=True with the squared loss alone"):
-        minimize(np.eye(4), [1.0, -1, 1, -1], 2, loss="logistic", solver=Exchange(), positive=True)
     with pytest.raises(ValueError, match="knows no radius"):
         minimize(np.eye(4), np.ones(4), 2, solver="exchange", radius=1.0)
     for bad, message in (({"breaths": -1}, "breaths must be at least 0"), ({"gain": -1.0}, "gain must be"),

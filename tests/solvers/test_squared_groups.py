@@ -136,3 +136,22 @@ def test_groups_with_a_column_too_many_come_in_without_it():
     stop = path.stops([2], [0.0])[0]
     assert stop.columns.size == 4
     assert stop.objective <= joint(A, y, 2, groups=np.repeat(np.arange(6), 3), intercept=True).objective * (1 + 1e-9)
+
+
+def test_a_search_begins_from_its_start():
+    """The fewest steps there are, from the best groups of all: a walk that did not begin there might miss them."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((60, 24)) + 2.0 * rng.standard_normal((60, 1))
+        Y, groups = A @ rng.standard_normal((24, 2)) + rng.standard_normal((60, 2)), np.arange(24) // 3
+        problem = Problem.create(as_design(A), np.zeros(60), l2=0.1)
+        start = np.flatnonzero(np.isin(groups, [seed, seed + 3]))
+        path = GroupedPath(problem, Y, groups, lambda: None, 2, 2, start)
+        np.testing.assert_array_equal(path.best.choices[2, :2], [seed, seed + 3])
+        assert not path.best.up[0]
+        path.walk(0.1, "fast")
+        (found,) = path.stops([2], [0.1])
+        B = A[:, start]
+        W = np.linalg.solve(B.T @ B / 60 + 0.1 * np.eye(6), B.T @ Y / 60)
+        assert found.objective <= 0.5 * np.sum((Y - B @ W) ** 2) / 60 + 0.05 * np.sum(W**2) + 1e-9
+        assert np.isfinite(path.best.value[2])

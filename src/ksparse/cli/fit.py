@@ -81,7 +81,7 @@ class FitOptions:
     positive: Annotated[bool, of_model("No negative coefficients.", None, "--positive")] = False
     solver: Annotated[
         str,
-        of_model("auto (exchange; pgd with --positive), ht-svrg, ht-saga, stoiht, iht, pgd, exchange, grasp, grahtp; "
+        of_model("auto (exchange), ht-svrg, ht-saga, stoiht, iht, pgd, exchange, grasp, grahtp; "
                  "for the squared loss also niht, htp, cosamp, sp, omp, romp, ompr.", "NAME"),
     ] = "auto"  # fmt: skip
     effort: Annotated[str, of_model("How long auto searches for features; best is slower.", "fast|default|best")] = (

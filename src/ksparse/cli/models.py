@@ -174,7 +174,7 @@ def make_estimator(options: FitOptions, k: float, rows: Rows, work: Session) -> 
         work.note(f"there are only {d - len(keep or ())} columns to choose from, fewer than k = {most}")
     make: Any = KSparseClassifier if loss in losses.named(labels=True) else KSparseRegressor
     joint = loss == "logistic" and np.unique(rows.y).size > 2
-    if rows.streamed and options.solver == "auto" and not (options.positive or joint):
+    if rows.streamed and options.solver == "auto" and not joint:
         _note_solver(rows, min(d, most if most >= 1 else math.ceil(most * d)), work)
     return make(
         most, loss=loss, l2=ridge(options.l2), always_keep=keep, positive=options.positive, max_time=options.max_time,

@@ -110,15 +110,14 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
         The ridge λ; 0.0 for none.  "auto" is 0.1·(k·log(d + 1)/n)², at most 0.1, which matters where columns are many
         and rows few; it was chosen by held-out loss on several data sets.  The value used is `l2_`.
     positive : bool, default=False
-        Whether to forbid negative coefficients.  With another loss than the squared one the fit then uses a gradient
-        method, which may miss the best features.
+        Whether to forbid negative coefficients; those of the kept columns and the intercept may have any sign.
     always_keep : names or numbers of columns, or a mask, default=None
         Columns that are in every model, in addition to the k features.
     groups : array of d labels, or dict {column: group}, default=None
         Columns with the same label are chosen together, and k counts groups.  A column that a dict leaves out is a
         group by itself.
     solver : "auto", str or solver, default="auto"
-        "auto" is `Exchange`; `PGD` for positive=True and another loss than the squared one.
+        "auto" is `Exchange`.
     effort : {"fast", "default", "best"}, default="default"
         How long `solver="auto"` searches.  "fast": one walk over the numbers of features up to k, with exchanges at
         each.  "best": then many perturbations of the chosen features, each searched again; slower, and better where

@@ -91,6 +91,7 @@ class ColumnBlock(NamedTuple):
     weight: Array  # of mean one
     offset: Array  # (C·n,)
     ridge: Array  # of every coefficient, (C·columns,); 0 for the intercept
+    lowest: Array  # what every coefficient must not fall below: zero or −∞
     loss: Any
     outputs: int  # C
     steepest: float  # the largest curvature that a row can have; one if there is no bound

@@ -20,6 +20,7 @@ from ..losses import evaluate
 from .block import combine, curve, project
 
 DAMPING, MOST_DAMPING = 1e-6, 1e3  # Levenberg damping, as shares of the largest curvature that a column can have
+HELD = 1e300  # damping of a coefficient that stays at its bound
 SHORTEST, DAMPED = 0.05, 1e-4  # the shortest part of a step that is tried, and the damping that follows
 
 
@@ -92,9 +93,51 @@ def solve_damped(G, damping, g, L, x):
 
 
 @inner
-def direction(block, V, G, g, share, damping, L, step):
+def bounded_step(lowest, G, damping, g, x, L, step):
+    """The step to where the quadratic model is least among the coefficients that are allowed.
+
+    Coefficients that reach their bound are held there, and let go where the model falls inwards, as Lawson and Hanson
+    do.  Returns twice the decrease of the model, or NaN.
+    """
+    k, slope, part, own, held = g.size, g.copy(), np.empty(g.size), np.empty(g.size), np.empty(g.size, np.bool_)
+    for a in range(k):
+        step[a], held[a] = 0.0, x[a] <= lowest[a] and g[a] >= 0.0
+    for _ in range(4 * k + 4):  # ends long before, but for rounding
+        for a in range(k):
+            own[a] = HELD if held[a] else damping[a]
+        if not solve_damped(G, own, slope, L, part):
+            return np.nan
+        first, length = -1, 1.0
+        for a in range(k):
+            room = x[a] + step[a] - lowest[a]
+            if not held[a] and room < length * part[a]:
+                first, length = a, room / part[a]
+        for a in range(k):
+            if not held[a]:
+                step[a] -= length * part[a]
+        if first >= 0:
+            step[first], held[first] = lowest[first] - x[first], True
+        found, steepest = -1, 0.0
+        for a in range(k):
+            slope[a] = g[a] + damping[a] * step[a]
+            for b in range(k):
+                slope[a] += G[a, b] * step[b]
+            if held[a] and slope[a] < steepest:
+                found, steepest = a, slope[a]
+        if first < 0 and found < 0:
+            break
+        if first < 0:
+            held[found] = False
+    predicted = 0.0
+    for a in range(k):
+        predicted -= (g[a] + slope[a]) * step[a]
+    return predicted
+
+
+@inner
+def direction(block, V, x, G, g, share, damping, L, step):
     """A damped Newton step, and twice the decrease that the quadratic model predicts for it; NaN if there is none."""
-    k = g.size
+    k, allowed = g.size, True
     for a in range(k):
         damping[a] = share * block.steepest + block.ridge[V[a]]
         if not block.bounded:
@@ -105,7 +148,8 @@ def direction(block, V, G, g, share, damping, L, step):
     for a in range(k):
         predicted += g[a] * step[a]
         step[a] = -step[a]
-    return predicted
+        allowed = allowed and not x[a] + step[a] < block.lowest[V[a]]
+    return predicted if allowed else bounded_step(block.lowest[V], G, damping, g, x, L, step)
 
 
 @inner
@@ -191,11 +235,11 @@ def newton(block, V, x, other, before, hopeless, precision, state, room, guided,
             g[s] += block.ridge[V[s]] * x[s]
         if not old:
             hessian(block, V, room, polish, G)
-        predicted = direction(block, V, G, g, least, damping, L, step)
+        predicted = direction(block, V, x, G, g, least, damping, L, step)
         if old and turn > 0 and not predicted < 0.5 * last:  # the Hessian no longer serves
             hessian(block, V, room, polish, G)
             old = False
-            predicted = direction(block, V, G, g, least, damping, L, step)
+            predicted = direction(block, V, x, G, g, least, damping, L, step)
         doubt = 2.0 if turn == 0 and old else 1.0  # a Hessian from elsewhere may predict too little
         if doubt * predicted <= tol * abs(objective) or objective - doubt * predicted > hopeless:
             break  # at the bottom, or too far from it
@@ -203,7 +247,7 @@ def newton(block, V, x, other, before, hopeless, precision, state, room, guided,
             break  # no longer Newton's pace: something runs away, and may
         last = predicted
         if share > least:
-            predicted = direction(block, V, G, g, share, damping, L, step)
+            predicted = direction(block, V, x, G, g, share, damping, L, step)
         moved, value, length = False, objective, 1.0
         predict(block, V, step, room.along)
         while True:
@@ -232,7 +276,7 @@ def newton(block, V, x, other, before, hopeless, precision, state, room, guided,
                 break
             else:
                 share = max(10.0 * share, DAMPED)
-            predicted, length = direction(block, V, G, g, share, damping, L, step), 1.0
+            predicted, length = direction(block, V, x, G, g, share, damping, L, step), 1.0
             predict(block, V, step, room.along)
         if not moved:
             break

@@ -49,9 +49,9 @@ class Exchange(Solver):
 
     Notes
     -----
-    With `positive` it serves the squared loss alone; it knows no radius.  The columns of the working set are held as
-    dense rows, n numbers each; the data are not copied otherwise.  Products go through BLAS, so that results may differ
-    in their last digits with the number of its threads.
+    It knows no radius.  The columns of the working set are held as dense rows, n numbers each; the data are not copied
+    otherwise.  Products go through BLAS, so that results may differ in their last digits with the number of its
+    threads.
 
     Examples
     --------

@@ -36,6 +36,7 @@ from .pivots import (
     let_out,
     mark_open,
     new_tableau,
+    plain,
     restart,
     size,
     twice_value,
@@ -246,6 +247,11 @@ def best_trade(t, least):
 
 
 # --- the operations of a search --------------------------------------------------------------------------------------
+@plain.rule(GroupTableau)
+def _(t):
+    return t.base
+
+
 @size.rule(GroupTableau)
 def _(t):
     return t.number[0]
@@ -282,7 +288,7 @@ def group_out(t, place):
 
 
 @let_out.rule(GroupTableau)
-def _(t, s):
+def _(t, s, rows, row_of):
     group_out(t, s)
 
 

@@ -47,7 +47,9 @@ class GroupedPath:
         check: Callable[[], None],
         largest: int,
         smallest: int = 1,
+        start: Columns | None = None,
     ) -> None:
+        """The sizes from `smallest` to `largest` are wanted; `start` has columns of the groups to search from."""
         self.problem, self.check, self.wanted_size, self.single = problem, check, largest, smallest == largest
         self.passes = 2  # over the rows: the groups' own blocks and the targets; more for Gram rows
         kept, weight = problem.kept, problem.weight / problem.n
@@ -59,7 +61,7 @@ class GroupedPath:
         free = np.setdiff1d(np.flatnonzero(own > 0.0), kept)
         free = free[np.argsort(groups[free], kind="stable")]
         self.order = np.concatenate([kept, free])  # the model's columns: the kept ones, then group by group
-        _, counts = np.unique(groups[free], return_counts=True)
+        names, counts = np.unique(groups[free], return_counts=True)
         self.starts = kept.size + np.concatenate([[0], np.cumsum(counts)])
         self.blocks = self._own_blocks()
         self.c = problem.design.left_product(self.target * weight)[:, self.order]
@@ -70,6 +72,11 @@ class GroupedPath:
         self.slots = int(kept.size + widths[: self.largest + 1].sum())
         lowest = max(1, min(smallest - max(1, round(BELOW * smallest)), self.largest))
         self.best = new_walk(self.largest, lowest)  # readable at any time
+        self.first = np.empty(0, np.int64)  # the groups of the start
+        if start is not None:
+            self.first = np.flatnonzero(np.isin(names, groups[np.intersect1d(start, free)]))[: self.largest]
+            self.best.choices[self.first.size, : self.first.size] = self.first
+            self.best.value[self.first.size], self.best.up[0] = self.total, self.first.size == 0
         self.rows, self.row_of = np.empty((0, self.order.size)), np.full(self.order.size, -1)
         self.wanted = np.empty(BATCH * int(widths[0]) if widths.size else 1, np.int64)
 
@@ -124,7 +131,8 @@ class GroupedPath:
         rules, rng = EFFORTS[effort], np.random.default_rng(0)
         t = new_group_tableau(self.c, self.blocks, self.starts, l2, self.total, self.slots)
         worth = self._entry_worths(t)
-        self.fetch(self._columns(np.argsort(-worth, kind="stable")[: FIRST * self.wanted_size]))
+        likely = np.argsort(-worth, kind="stable")[: FIRST * self.wanted_size]
+        self.fetch(self._columns(np.union1d(likely, self.first)))
         try:
             for left in range(rules.walks - 1, -1, -1):
                 self._walk_on(t)

@@ -27,10 +27,12 @@ from .pivots import (
     let_out,
     mark_open,
     perturb,
+    plain,
     restart,
     size,
     twice_value,
 )
+from .positive import PositiveTableau, bounded_gain, first_slot, next_pair, place_of
 
 FLAT_CLASSES = 1e-5  # the share of its curvature that a coefficient of a class gets in directions without any
 WORK = 30_000_000  # products of a sweep between two looks at the clock
@@ -68,10 +70,11 @@ def describe(t, G, c, ridge):
     """Have this model in the tableau."""
 
 
-@describe.rule(Tableau)
+@describe.rule(object)
 def _(t, G, c, ridge):
+    base = plain(t)
     for a in range(c.size):
-        t.c[a], t.ridge[a], t.own[a] = c[a], ridge[a], G[a, a] + ridge[a]
+        base.c[a], base.ridge[a], base.own[a] = c[a], ridge[a], G[a, a] + ridge[a]
 
 
 @generic
@@ -79,26 +82,24 @@ def spread_out(t, choices, V):
     """Fill V with the numbers of the coefficients of some choices, behind those of the fixed columns; how many."""
 
 
-@spread_out.rule(Tableau)
+@spread_out.rule(object)
 def _(t, choices, V):
-    for a in range(t.fixed):
+    fixed = plain(t).fixed
+    for a in range(fixed):
         V[a] = a
     for s in range(choices.size):
-        V[t.fixed + s] = choices[s]
-    return t.fixed + choices.size
+        V[fixed + s] = choices[s]
+    return fixed + choices.size
 
 
-@generic
+@inner
 def minimiser(t, full):
     """Fill `full` with the coefficients where the model is least."""
-
-
-@minimiser.rule(Tableau)
-def _(t, full):
+    base = plain(t)
     for a in range(full.size):
         full[a] = 0.0
-    for s in range(t.held[0]):
-        full[t.columns[s]] = t.v[s]
+    for s in range(base.held[0]):
+        full[base.columns[s]] = base.v[s]
 
 
 @generic
@@ -108,7 +109,7 @@ def best_exchanges(t, least, gains, entering, leaving):
 
 @best_exchanges.rule(Tableau)
 def _(t, least, gains, entering, leaving):
-    count, most = 0, gains.size
+    count = 0
     mark_open(t)
     for s in range(t.fixed, t.held[0]):
         e = 1.0 / t.Q[s, s]
@@ -118,13 +119,34 @@ def _(t, least, gains, entering, leaving):
             gain = r * r / (t.open[a] + t.T[s, a] * t.T[s, a] * e) - t.v[s] * w
             if gain > least and t.open[a] < BARRED:
                 count += 1
-                if count <= most or gain > gains[most - 1]:
-                    place = min(count, most) - 1
-                    while place > 0 and gains[place - 1] < gain:
-                        gains[place] = gains[place - 1]
-                        entering[place], leaving[place] = entering[place - 1], leaving[place - 1]
-                        place -= 1
-                    gains[place], entering[place], leaving[place] = gain, a, s - t.fixed
+                list_exchange(count, gain, a, s - t.fixed, gains, entering, leaving)
+    return count
+
+
+@inner
+def list_exchange(count, gain, i, s, gains, entering, leaving):
+    """Have an exchange in the list of the best, which is sorted; it is number `count` of those found."""
+    most = gains.size
+    if count <= most or gain > gains[most - 1]:
+        place = min(count, most) - 1
+        while place > 0 and gains[place - 1] < gain:
+            gains[place] = gains[place - 1]
+            entering[place], leaving[place] = entering[place - 1], leaving[place - 1]
+            place -= 1
+        gains[place], entering[place], leaving[place] = gain, i, s
+
+
+@best_exchanges.rule(PositiveTableau)
+def _(t, least, gains, entering, leaving):
+    count = 0
+    mark_open(t)
+    s, i, _ = next_pair(t, least, first_slot(t), 0)
+    while i >= 0:
+        gain = bounded_gain(t, s, i)
+        if gain > least:
+            count += 1
+            list_exchange(count, gain, i, place_of(t, s), gains, entering, leaving)
+        s, i, _ = next_pair(t, least, s, i + 1)
     return count
 
 
@@ -151,11 +173,6 @@ def _(t, choices, V):
             V[count] = a
             count += 1
     return count
-
-
-@minimiser.rule(GroupTableau)
-def _(t, full):
-    minimiser(t.base, full)
 
 
 @best_exchanges.rule(GroupTableau)
@@ -201,7 +218,7 @@ def resize(t, G, every, wanted):
             return False
         let_in(t, i, G, every)
     while size(t) > wanted:
-        let_out(t, least_needed(t))
+        let_out(t, least_needed(t), G, every)
     return True
 
 
@@ -216,7 +233,7 @@ def exchange(t, G, every, least, most, first, full):
         i, s = best_exchange(t, least)
         if i < 0:
             return made
-        let_out(t, s)
+        let_out(t, s, G, every)
         let_in(t, i, G, every)
         if made == 0:
             chosen(t, first)
@@ -399,7 +416,7 @@ def search(task, block, t, path, fixed, at, last, rules, state, given, priority)
                         full_new[a] = full_first[a]
                 elif number < min(count, rules.singles):
                     load_model(t, G, c, block.ridge, fixed, choices, every)
-                    let_out(t, leaving[number])
+                    let_out(t, leaving[number], G, every)
                     let_in(t, entering[number], G, every)
                     chosen(t, new)
                     minimiser(t, full_new)

@@ -184,7 +184,17 @@ def any_above(Ts, u, bound, w, cost, e):
     return total
 
 
-# --- the operations of a search: on columns here, on groups of columns in group_pivots.py ----------------------------
+# --- the operations of a search: on columns here, on groups of columns in group_pivots.py, with signs in positive.py --
+@generic
+def plain(t):
+    """The model of single columns that is underneath."""
+
+
+@plain.rule(Tableau)
+def _(t):
+    return t
+
+
 @generic
 def size(t):
     """How many choices are in beside the fixed columns."""
@@ -216,12 +226,12 @@ def _(t, i, rows, row_of):
 
 
 @generic
-def let_out(t, s):
+def let_out(t, s, rows, row_of):
     """Take the choice in place s out; the last one moves into its place."""
 
 
 @let_out.rule(Tableau)
-def _(t, s):
+def _(t, s, rows, row_of):
     leave(t, t.fixed + s)
 
 
@@ -366,7 +376,7 @@ def exchange_once(t, rows, row_of, least):
         return NONE, i
     if wants_rows(t, i, row_of):
         return ROWS, i
-    let_out(t, s)
+    let_out(t, s, rows, row_of)
     let_in(t, i, rows, row_of)
     return MADE, i
 
@@ -394,7 +404,7 @@ def perturb(t, rows, row_of, change, priority, barred, share, floor):
             if priority[choice(t, s)] > priority[choice(t, place)]:
                 place = s
         barred[b] = choice(t, place)
-        let_out(t, place)
+        let_out(t, place, rows, row_of)
     while size(t) < wanted:
         mark_open(t)
         for b in range(change):

@@ -66,7 +66,7 @@ class Search:
         self.local: SmoothSearch | None = None
         problem, largest = asked.problem, max(asked.sizes)
         fits = 8 * problem.d * (PER_SIZE * largest + MORE) <= ROOM
-        if asked.quadratic and (fits or problem.positive):
+        if asked.quadratic and fits:
             try:
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     self.exact = self._squared(largest, min(asked.sizes))
@@ -77,22 +77,15 @@ class Search:
 
     def _squared(self, largest: int, smallest: int) -> SquaredPath | GroupedPath:
         asked, problem = self.asked, self.asked.problem
+        start = None if asked.start is None else np.flatnonzero(asked.start[0].any(axis=1))
         if asked.groups is None and asked.Y is None:
-            start = None if asked.start is None else np.flatnonzero(asked.start[0][:, 0])
             return SquaredPath(problem, self.check, largest, smallest, start)
         Y = (problem.y - problem.offset)[:, np.newaxis] if asked.Y is None else asked.Y
         groups = np.arange(problem.d) if asked.groups is None else asked.groups
-        return GroupedPath(problem, Y, groups, self.check, largest, smallest)
+        return GroupedPath(problem, Y, groups, self.check, largest, smallest, start)
 
     def _smooth(self) -> SmoothSearch:
         asked, choices, targets = self.asked, None, None
-        if asked.problem.positive and not asked.quadratic:
-            raise ValueError("Exchange knows positive=True with the squared loss alone; use HTSVRG or PGD")
-        if asked.problem.positive:
-            raise ValueError(
-                "positive=True needs columns whose squares are in the range of floats, and kept columns that do not "
-                "depend on each other; rescale the columns or leave one out, or use PGD"
-            )
         if asked.groups is not None:
             order = np.argsort(asked.groups, kind="stable")
             free = order[~np.isin(order, asked.problem.kept)]
@@ -160,6 +153,12 @@ class Search:
         if self.asked.start is None:
             return self._empty()
         kept, chosen = self.asked.problem.kept, np.flatnonzero(self.asked.start[0].any(axis=1))
+        if isinstance(self.exact, SquaredPath) and self.asked.problem.positive and chosen.size:
+            try:
+                return in_two_dimensions(self.exact.fit_on(chosen, self.l2))
+            except NUMBERS:
+                self._give_up()
+                return self.best(max(self.asked.sizes))[0]
         return self._least_squares(np.concatenate([kept, np.setdiff1d(chosen, kept)]))
 
     def _empty(self) -> Stop:

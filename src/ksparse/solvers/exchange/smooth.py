@@ -22,6 +22,7 @@ from ..refit import DAMPING, Precision
 from .group_pivots import Choices, new_group_tableau
 from .local import PERTURB, POLISH, SETTLE, START, STEP, BestFits, Rules, search
 from .pivots import FLAT, new_tableau
+from .positive import new_positive_tableau
 from .squared import Stop
 
 WORKING, FEWEST, WORKING_CLASSES = 50, 20, 6  # columns beside the supports in a block; fewer for many rows or classes
@@ -123,6 +124,7 @@ class SmoothSearch:
             self.tableau: Any = new_group_tableau(np.zeros((1, M)), blocks, starts, 0.0, 0.0, path.x.shape[1])
         else:
             self.tableau = new_tableau(np.zeros(M), np.zeros(M), np.zeros(M), 0.0, path.x.shape[1], self.fixed)
+            self.tableau = new_positive_tableau(self.tableau) if problem.positive else self.tableau
         self._set_ridge(problem.l2)
 
     @property
@@ -140,8 +142,11 @@ class SmoothSearch:
         targets, columns = self.targets, np.concatenate([self.problem.kept, self.choices.columns(self.chosen)])
         ridge = np.concatenate([np.zeros(self.first), self._ridge(l2, columns)])
         ridge[self.fixed :][~self.usable[columns[self.problem.kept.size :]]] = np.inf  # they may not enter
+        lowest = np.full(targets.outputs * ridge.size, -np.inf)
+        if self.problem.positive:
+            lowest[self.fixed :] = 0.0
         self.block = ColumnBlock(
-            self.B, targets.y, self.problem.targets[1], targets.offset, np.repeat(ridge, targets.outputs),
+            self.B, targets.y, self.problem.targets[1], targets.offset, np.repeat(ridge, targets.outputs), lowest,
             targets.loss, targets.outputs, targets.steepest, targets.bounded,
         )  # fmt: skip
         self.path.modelled[:] = False
@@ -264,6 +269,9 @@ class SmoothSearch:
         own += DAMPING * self.targets.steepest * self.spread + l2  # where no row is curved, a little is assumed
         usable = self.usable & (own > 0.0) & np.isfinite(own)
         worth = np.where(usable, np.sum(g * g, axis=0) / np.where(usable, own, 1.0), 0.0)
+        if problem.positive:
+            worth[g[0] >= 0.0] = 0.0
+            exact = exact and bool((x[self.fixed :] > 0.0).all())  # else one that is zero is exchanged for any other
         if exact and not self.grouped and places.size > self.fixed:
             worth = self._exchange_worth(places[self.first :], x[self.first :, 0], curvature, g[0], own, usable, worth)
         return np.add.reduceat(worth[self.choices.order], self.choices.starts[:-1])
@@ -291,8 +299,10 @@ class SmoothSearch:
         best = np.zeros(problem.d)
         for s in range(problem.kept.size, v.size):
             e = 1.0 / inverse[s, s]
-            gain = (T[s] * (v[s] * e) - g) ** 2 / (rest + T[s] ** 2 * e)
-            np.maximum(best, gain - v[s] * v[s] * e, out=best)
+            r = T[s] * (v[s] * e) - g
+            if problem.positive and (np.delete(v - inverse[s] * (v[s] * e), s)[problem.kept.size :] >= 0.0).all():
+                r = np.maximum(r, 0.0)  # the others keep their signs, so that only what has the right sign helps
+            np.maximum(best, r**2 / (rest + T[s] ** 2 * e) - v[s] * v[s] * e, out=best)
         return np.where(usable, best, 0.0)
 
     def _renew(self, at: int, largest: int, exact: bool = False, among: Columns | None = None) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...problem import Problem
 from .pivots import ROWS, Array, Columns, Tableau, load, new_tableau
-from .positive import settle_positive, walk_positive
+from .positive import PositiveTableau, new_positive_tableau
 from .scout import CACHED, FEW, MANY, OwnRows, Scout, Sums, Wanted, most_promising
 from .walk import (
     BEGUN,
@@ -26,6 +26,7 @@ from .walk import (
     ROUNDS,
     WANTED,
     BestSupports,
+    load_choices,
     new_walk,
     perturb_walk,
     refine,
@@ -44,6 +45,8 @@ WORKING_SETS, WIDE = 6, 4  # searches for one size, and the columns of the first
 PAUSE, WORK = 2000, 3e7  # pivots between two looks at the clock, and multiplications (some 30 ms)
 CHANGED = (0.2, 1.0)  # smallest and largest share of columns that a perturbation takes out
 LOOKS = 4  # sizes at which columns are looked for that perturbations may take
+
+AnyTableau = Tableau | PositiveTableau
 
 
 class Effort(NamedTuple):
@@ -151,13 +154,10 @@ class SquaredPath:
         d, rules = self.problem.d, EFFORTS[effort]
         self.thorough = effort != "fast"
         try:
-            if self.problem.positive:
-                self._search_positive(l2, rules)
-                return
             if d <= max(3 * self.largest, SMALL):
                 self._search(self._model(np.arange(d)), l2, rules, rules.rounds)
                 return
-            if self.single and self.problem.n * d > CACHED:
+            if self.problem.positive or (self.single and self.problem.n * d > CACHED):
                 self._search_working_sets(l2, rules)
                 return
             scout = self._scout(l2)
@@ -175,13 +175,14 @@ class SquaredPath:
             raise
 
     def _search_working_sets(self, l2: float, rules: Effort) -> None:
-        """Search for one size, each time with the columns added that would lower the best fit most.
+        """Search, each time with the columns added that would lower the best fit of the largest size most.
 
         A pass over the rows for their covariances with the residuals costs less than the Gram rows of a walk.
         """
         k, best, kept = min(self.wanted_size, self.largest), self.best, self.problem.kept
         u, columns, value = self.c, np.union1d(kept, best.choices[np.isfinite(best.value)]), np.inf
         for number in range(WORKING_SETS):
+            u = np.maximum(u, 0.0) if self.problem.positive else u
             more = most_promising(u, self.own, self.own, k + 50 if number else max(WIDE * k, k + 50))
             columns = np.union1d(columns, more)
             self._unnumbered()
@@ -189,48 +190,13 @@ class SquaredPath:
             self._search(model, l2, rules, 0)
             if not best.value[k] < value * (1.0 - SHARE):
                 break
-            value, S = best.value[k], np.concatenate([np.searchsorted(columns, kept), best.choices[k, :k]])
-            x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
+            value, t = best.value[k], self._loaded(model, best.choices[k, :k], l2)
+            S, x = t.columns[: t.held[0]], t.v[: t.held[0]]
             u = self.problem.design.moments(
                 self.weight * (self.target - x @ self._block(model.columns[S])[0]), np.empty(0)
             )[0]
         self._unnumbered()
         self._search(model, l2, rules, rules.rounds)
-
-    def _search_positive(self, l2: float, rules: Effort) -> None:
-        """Walk up and down among the columns that lower the best fits most, with positive coefficients."""
-        kept, best, high = self.problem.kept, self.best, self.largest
-        u, columns, best.choices[:] = self.c, kept, -1
-        for _ in range(WORKING_SETS):
-            more = most_promising(np.maximum(u, 0.0), self.own, self.own, max(WIDE * high, high + 50, SMALL))
-            more, before = np.union1d(columns, more), columns.size
-            chosen = best.choices >= 0
-            best.choices[chosen] = np.searchsorted(more, columns[best.choices[chosen]])
-            columns, model = more, self._model(more)
-            self.exact, fixed, at = model, np.searchsorted(more, kept), np.arange(more.size)
-            t, spare = self._tableau(model, l2), self._tableau(model, l2)
-            t.held[0] = -1  # nothing is loaded
-
-            def walk(step: int, shares: Array, priority: Array) -> int:
-                self.check()
-                how = (SHARE, FLOOR * self.total, 1, high, step, shares, priority)
-                return int(walk_positive(t, spare, best, fixed, model.G, at, *how))  # noqa: B023
-
-            nothing, quiet = np.zeros(0), 0
-            improved = sum(walk(step, nothing, nothing) for step in (1, -1, 1))
-            for _ in range(rules.rounds):
-                better = walk(0, self.rng.uniform(*CHANGED, high + 1), self.rng.random(more.size))
-                better += walk(1, nothing, nothing) + walk(-1, nothing, nothing) if better else 0
-                quiet, improved = 0 if better else quiet + 1, improved + better
-                if quiet >= 2 * rules.patience:
-                    break
-            if more.size == self.problem.d or not improved or more.size == before:
-                return
-            S = np.concatenate([fixed, best.choices[high][best.choices[high] >= 0]])
-            x = np.linalg.solve(model.G[np.ix_(S, S)] + l2 * np.eye(S.size), model.c[S])
-            u = self.problem.design.moments(
-                self.weight * (self.target - x @ self._block(model.columns[S])[0]), np.empty(0)
-            )[0]
 
     def _scout(self, l2: float) -> Scout | None:
         """A walk in single precision; None where the rows do not allow it."""
@@ -297,7 +263,7 @@ class SquaredPath:
                 break
         return total
 
-    def _perturb(self, model: Exact, t: Tableau, spare: Tableau, each: int) -> int:
+    def _perturb(self, model: Exact, t: AnyTableau, spare: AnyTableau, each: int) -> int:
         """Perturb all supports among the columns of the model; returns how many were improved."""
         best, improved, at = self.best, 0, np.arange(model.columns.size)
         high = min(self.wanted_size, int(best.state[LARGEST]))
@@ -310,14 +276,14 @@ class SquaredPath:
                 improved += perturb_walk(t, spare, best, model.G, at, shares, priority, SHARE, floor, low, top)
         return improved
 
-    def _walk_among(self, t: Tableau, model: Exact) -> None:
+    def _walk_among(self, t: AnyTableau, model: Exact) -> None:
         """Walk among the columns of a model."""
         self.best.state[ROUNDS] = self.best.state[EXCHANGING] = 0
         fixed, at = np.searchsorted(model.columns, self.problem.kept), np.arange(model.columns.size)
         while self._walk_on(t, fixed, model.G, at, np.empty(0, np.int64)) != DONE:
             pass
 
-    def _walk_on(self, t: Tableau, fixed: Columns, rows: Array, row_of: Columns, wanted: Columns) -> int:
+    def _walk_on(self, t: AnyTableau, fixed: Columns, rows: Array, row_of: Columns, wanted: Columns) -> int:
         self.check()
         how = (SHARE, FLOOR * self.total, TURNS, wanted, self._pause())
         return int(walk_on(t, self.best, fixed, rows, row_of, *how))
@@ -373,9 +339,23 @@ class SquaredPath:
         self._last = Exact(columns, block, means, G, c, np.where(self.own[columns] > 0.0, G.diagonal(), 0.0))
         return self._last
 
-    def _tableau(self, model: Exact, l2: float) -> Tableau:
-        d, kept = model.columns.size, self.problem.kept.size
-        return new_tableau(model.c, model.own, np.full(d, l2), self.total, self.slots, kept)
+    def _tableau(self, model: Any, l2: float) -> AnyTableau:
+        """The model, or that on all columns, with none of them in."""
+        t = new_tableau(model.c, model.own, np.full(model.c.size, l2), self.total, self.slots, self.problem.kept.size)
+        return new_positive_tableau(t) if self.problem.positive else t
+
+    def fit_on(self, columns: Columns, l2: float) -> Stop:
+        """The fit on some columns beside the kept ones, without a search."""
+        free = np.setdiff1d(columns, self.problem.kept)[: self.largest]
+        model = self._model(np.union1d(self.problem.kept, free))
+        t = self._loaded(model, np.searchsorted(model.columns, free), l2)
+        return self._fits(model, t.columns[np.newaxis, : t.held[0]], np.array([l2]), False)[0]
+
+    def _loaded(self, model: Exact, choices: Columns, l2: float) -> Tableau:
+        """The model with some choices in beside the kept columns."""
+        t, fixed = self._tableau(model, l2), np.searchsorted(model.columns, self.problem.kept)
+        load_choices(t, fixed, choices, model.G, np.arange(len(model.G)))
+        return t.base if isinstance(t, PositiveTableau) else t
 
     # --- the end -------------------------------------------------------------------------------------------------
     @property
@@ -397,33 +377,38 @@ class SquaredPath:
         else:
             t, at, fixed = self._tableau(model, l2[0]), np.arange(len(model.G)), np.searchsorted(model.columns, kept)
             floor = FLOOR * self.total
-            if self.problem.positive:
-                spare = self._tableau(model, l2[0])
-                settle_positive(t, spare, self.best, fixed, model.G, at, model.own, found, l2, SHARE, floor, columns)
-                return self._fits(model, columns, l2, False)
             settle_sizes(t, self.best, model.G, at, fixed, model.own, found, l2, SHARE, floor, columns)
             complete = model.columns.size == self.problem.d
             if complete or not self.thorough:
                 return self._fits(model, columns, l2, complete)
             columns[columns >= 0] = model.columns[columns[columns >= 0]]
-        self._settle_all(columns, l2)
+        self._settle_all(columns, found, l2)
         used = np.unique(columns[columns >= 0])
         columns[columns >= 0] = np.searchsorted(used, columns[columns >= 0])
         return self._fits(self._model(used), columns, l2, True)
 
-    def _settle_all(self, columns: Columns, ridges: Array) -> None:
+    def _settle_all(self, columns: Columns, sizes: Columns, ridges: Array) -> None:
         """Exchange the columns at each size with all others of the problem, until nothing is gained."""
         state, wanted = np.zeros_like(self.best.state), np.empty(self.batch, np.int64)
+        for S, k in zip(columns, sizes, strict=True):
+            held, size = int(np.count_nonzero(S >= 0)), self.problem.kept.size + k
+            if held < size:  # the others have the coefficient zero: any may stand for them
+                S[held:size] = np.setdiff1d(np.flatnonzero(self.own > 0.0), S)[: size - held]
         used = np.unique(columns[columns >= 0])
         self.fetch(used[self.row_of[used] < 0])
-        t = new_tableau(self.c, self.own, np.zeros(self.own.size), self.total, self.slots, self.problem.kept.size)
+        t, kept = self._tableau(self, 0.0), self.problem.kept
+        base = t.base if isinstance(t, PositiveTableau) else t
         for S, l2 in zip(columns, ridges, strict=True):
             self.check()
-            t.ridge[:], t.own[:] = l2, self.own + l2
-            load(t, S[S >= 0], self.rows, self.row_of)
+            base.ridge[:], base.own[:] = l2, self.own + l2
+            if isinstance(t, PositiveTableau):
+                load_choices(t, kept, S[S >= 0][kept.size :], self.rows, self.row_of)
+            else:
+                load(t, S[S >= 0], self.rows, self.row_of)
             while settle(t, self.rows, self.row_of, SHARE, FLOOR * self.total, wanted, state) == ROWS:
                 self.fetch(wanted[: state[WANTED]].copy())
-            S[: t.held[0]] = t.columns[: t.held[0]]
+            S[:] = -1
+            S[: base.held[0]] = base.columns[: base.held[0]]
 
     def _fits(self, model: Exact, columns: Columns, ridges: Array, optimal: bool) -> list[Stop]:
         """Coefficients on some supports, from the rows themselves; `columns` are numbered as in the model."""
@@ -437,6 +422,8 @@ class SquaredPath:
         refine(G, ridges, columns, np.tile(model.c[used], (len(X), 1)), X)
         residual = self.target - X @ block  # the second step mends what the first has rounded
         refine(G, ridges, columns, (residual * weight) @ block.T, X)
+        if self.problem.positive:  # no more than rounding is below zero
+            np.maximum(X, 0.0, out=X, where=~np.isin(model.columns[used], self.problem.kept))
         residual = self.target - X @ block
         with np.errstate(over="ignore", invalid="ignore"):
             objectives = 0.5 * ((residual * residual) @ weight)

@@ -28,6 +28,7 @@ from .pivots import (
     let_out,
     mark_open,
     perturb,
+    plain,
     restart,
     size,
     twice_value,
@@ -88,7 +89,7 @@ def move_to(t, choices, count, rows, row_of):
         if is_among(choice(t, s), choices, count):
             s += 1
         else:
-            let_out(t, s)
+            let_out(t, s, rows, row_of)
             pivots += 1
     for b in range(count):
         known = False
@@ -207,7 +208,7 @@ def walk_on(t, walk, fixed, rows, row_of, share, floor, rounds, wanted, pause):
                 let_in(t, i, rows, row_of)
             else:
                 walk.down[k] = False
-                let_out(t, least_needed(t))
+                let_out(t, least_needed(t), rows, row_of)
             state[PIVOTS] += 1
             k = size(t)
             if np.isfinite(walk.value[k]) and same_choices(t, walk.choices[k]):
@@ -267,20 +268,28 @@ def settle(t, rows, row_of, share, floor, wanted, state):
 
 
 @kernel
+def load_choices(t, fixed, choices, rows, row_of):
+    """Have exactly these choices in beside the fixed columns."""
+    restart(t, fixed, rows, row_of)
+    move_to(t, choices, choices.size, rows, row_of)
+
+
+@kernel
 def settle_sizes(t, walk, rows, row_of, fixed, own, sizes, ridges, share, floor, columns):
     """At each size, under its ridge, exchange from the best support until nothing is gained; all rows are known.
 
     The columns of each size go to `columns`, filled up with −1.
     """
+    base = plain(t)
     for b in range(sizes.size):
         for a in range(own.size):
-            t.ridge[a] = ridges[b]
-            t.own[a] = own[a] + ridges[b]
+            base.ridge[a] = ridges[b]
+            base.own[a] = own[a] + ridges[b]
         restart(t, fixed, rows, row_of)
         move_to(t, walk.choices[sizes[b]], sizes[b], rows, row_of)
         exchange_all(t, rows, row_of, share, floor)
         for s in range(columns.shape[1]):
-            columns[b, s] = t.columns[s] if s < t.held[0] else -1
+            columns[b, s] = base.columns[s] if s < base.held[0] else -1
 
 
 @kernel
