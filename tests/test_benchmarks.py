@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
@@ -28,11 +29,12 @@ def benchmarks(monkeypatch):
     import bench_planted
     import bench_recovery
     import bench_transitions
+    import compare
     import show_peers
 
     modules = (
         _store, _works, bench_choosing, bench_heldout, bench_peers, bench_planted, bench_recovery, bench_transitions,
-        show_peers,
+        compare, show_peers,
     )  # fmt: skip
     yield {m.__name__: m for m in modules}
     for path in FOLDER.glob("*.py"):
@@ -238,3 +240,35 @@ def test_every_algorithm_needs_as_many_measurements_as_before(benchmarks):
         assert abs(bench.smallest(algorithm, "gaussian", 8, 8, before) - before) <= 16, algorithm
     for bound in (2, 4):
         assert bench.smallest("auto", "gaussian", 16, bound * 16, 60) <= 68
+
+
+def test_medians_beside_an_earlier_commit(benchmarks, monkeypatch):
+    """Both sides take turns; the first run compiles and does not count; a row that only one side has is left out."""
+    module, order = benchmarks["compare"], []
+    seconds = {"before": [9.0, 1.0, 5.0, 1.0], "now": [9.0, 1.2, 0.1, 1.2]}
+
+    def bench(side, options):
+        order.append(side)
+        rows = {("fit", "s"): seconds[side][order.count(side) - 1], ("fit", "objective"): 1.0}
+        return rows | {(f"only {side}", "s"): 1.0}
+
+    monkeypatch.setitem(module.BENCHES, "steps", bench)
+    rows = list(module.compare("steps", ("before", "now"), Namespace(runs=3)))
+    assert order == ["now", "before", "before", "now", "now", "before", "before", "now"]
+    assert [(row["row"], row["unit"], row["before"], row["now"], row["worse"]) for row in rows] == [
+        ("steps: fit", "s", 1.0, 1.2, True), ("steps: fit", "objective", 1.0, 1.0, False)
+    ]  # fmt: skip
+
+
+def test_a_script_with_names_that_the_package_lacks_is_taken_from_the_other_checkout(benchmarks, tmp_path, monkeypatch):
+    module, side = benchmarks["compare"], benchmarks["compare"].Side(tmp_path / "old", tmp_path / "scratch")
+    for folder, line in (("new", "import ksparse.no_such_name"), ("old/benchmarks", "import json, sys")):
+        (tmp_path / folder).mkdir(parents=True)
+        script = f"{line}\nimport time\nsame = time.perf_counter is time.process_time\n"
+        script += "open(sys.argv[-1], 'w').write(json.dumps([same, sys.argv[1]]))"
+        (tmp_path / folder / "bench.py").write_text(script)
+    monkeypatch.setattr(module, "HERE", tmp_path / "new")
+    assert side.report("bench.py", "--quick") == [True, "--quick"]  # on CPU time
+    (tmp_path / "old" / "benchmarks" / "bench.py").unlink()
+    with pytest.raises(SystemExit, match=r"bench\.py failed with the package in .*old"):
+        side.report("bench.py")
