@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
-from ksparse import KSparseRegressor
+from ksparse import KSparseClassifier, KSparseRegressor
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 
@@ -272,3 +273,33 @@ def test_a_script_with_names_that_the_package_lacks_is_taken_from_the_other_chec
     (tmp_path / "old" / "benchmarks" / "bench.py").unlink()
     with pytest.raises(SystemExit, match=r"bench\.py failed with the package in .*old"):
         side.report("bench.py")
+
+
+def test_the_page_of_ridges_is_that_of_its_numbers(benchmarks):
+    import show_ridge
+
+    report, heldout = (json.loads((show_ridge.FOLDER / f"{name}.json").read_text()) for name in ("ridge", "heldout"))
+    assert show_ridge.page(report, heldout) == (show_ridge.FOLDER / "ridge.md").read_text()
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_one_times_the_rule_is_the_default_ridge(benchmarks, classify):
+    import choose_ridge
+
+    X, z, _ = benchmarks["_works"].planted(80, 30, 3, 0.3, 5)
+    y, model = (np.sign(z), KSparseClassifier) if classify else (z, KSparseRegressor)
+    found = model(k=3).fit(X, y)
+    assert choose_ridge.rule(*X.shape, 3, "logistic" if classify else "squared") == pytest.approx(found.l2_, rel=1e-12)
+
+
+def test_a_ridge_over_the_share_of_entries_is_the_plain_one_without_zeros(benchmarks):
+    import choose_ridge
+
+    X, z, _ = benchmarks["_works"].planted(80, 30, 3, 0.3, 5)
+    same, plain = (fit(1.0, X, np.sign(z), "logistic", 3) for fit in (choose_ridge.fit_rare, choose_ridge.fit_at))
+    np.testing.assert_allclose(same.x, plain.x, rtol=1e-5, atol=1e-8)
+    X[40:, np.flatnonzero(plain.x)[0]] = 0.0
+    rare, plain = (fit(1.0, X, np.sign(z), "logistic", 30) for fit in (choose_ridge.fit_rare, choose_ridge.fit_at))
+    thin = choose_ridge.fit_rare(1.0, sparse.csr_matrix(X), np.sign(z), "logistic", 30)
+    np.testing.assert_allclose(thin.x, rare.x, rtol=1e-5, atol=1e-8)
+    assert np.max(np.abs(rare.x - plain.x)) > 1e-3
