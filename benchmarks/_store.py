@@ -90,7 +90,8 @@ class Store:
         self.path, self.again = path, again
         self.report = json.loads(path.read_text()) if path and path.exists() else {"cells": {}}
         self.fresh = set()
-        self.report["machine"] = machine()
+        # packages of which the file has cells may no longer be installed
+        self.report["machine"] = {**self.report.get("machine", {}), **machine()}
 
     @property
     def cells(self):

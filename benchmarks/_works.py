@@ -311,11 +311,15 @@ def objective(X, y, fit, l2, loss):
 
 
 def warm_up(methods):
-    """One small fit of every kind, so that compiling and imports are not counted."""
+    """One small fit of every kind, so that compiling and imports are not counted.
+
+    Of few columns and of many, dense and with few entries: ksparse has kernels of its own for each.
+    """
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((60, 20))
+    X = rng.standard_normal((60, 400))
+    few = X * (rng.random(X.shape) < 0.05)
     z = X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(60)
-    for layout in (np.asarray, sparse.csr_matrix):
+    for part in (X[:, :20], X, sparse.csr_matrix(X[:, :20]), sparse.csr_matrix(few)):
         for loss, y in (("squared", z), ("logistic", np.where(z > 0, 1.0, -1.0))):
             for method in methods:
-                METHODS[method](layout(X), y, 3, 0.01, loss)
+                METHODS[method](part, y, 3, 0.01, loss)

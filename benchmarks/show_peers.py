@@ -75,7 +75,8 @@ def training_part(report):
 Mean loss (squared: half the square) on all rows, smaller is better. {ridge}
 
 {markdown(lines)}
-CPU seconds of one fit, or the median of {FITS} where it takes less than {QUICK} s, and how many times ours.
+CPU seconds of one fit, or the median of {FITS} where it takes less than {QUICK} s, and how many times ours. A cell is
+measured again when its package changes, so that the seconds of two packages may come from different runs.
 
 {markdown(times)}
 ![CPU time and objective of each peer over ours](peers.svg)

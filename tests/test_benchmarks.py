@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LinearRegression
 
-from ksparse import KSparseRegressor
+from ksparse import KSparseClassifier, KSparseRegressor
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 
@@ -28,11 +30,12 @@ def benchmarks(monkeypatch):
     import bench_planted
     import bench_recovery
     import bench_transitions
+    import compare
     import show_peers
 
     modules = (
         _store, _works, bench_choosing, bench_heldout, bench_peers, bench_planted, bench_recovery, bench_transitions,
-        show_peers,
+        compare, show_peers,
     )  # fmt: skip
     yield {m.__name__: m for m in modules}
     for path in FOLDER.glob("*.py"):
@@ -238,3 +241,65 @@ def test_every_algorithm_needs_as_many_measurements_as_before(benchmarks):
         assert abs(bench.smallest(algorithm, "gaussian", 8, 8, before) - before) <= 16, algorithm
     for bound in (2, 4):
         assert bench.smallest("auto", "gaussian", 16, bound * 16, 60) <= 68
+
+
+def test_medians_beside_an_earlier_commit(benchmarks, monkeypatch):
+    """Both sides take turns; the first run compiles and does not count; a row that only one side has is left out."""
+    module, order = benchmarks["compare"], []
+    seconds = {"before": [9.0, 1.0, 5.0, 1.0], "now": [9.0, 1.2, 0.1, 1.2]}
+
+    def bench(side, options):
+        order.append(side)
+        rows = {("fit", "s"): seconds[side][order.count(side) - 1], ("fit", "objective"): 1.0}
+        return rows | {(f"only {side}", "s"): 1.0}
+
+    monkeypatch.setitem(module.BENCHES, "steps", bench)
+    rows = list(module.compare("steps", ("before", "now"), Namespace(runs=3)))
+    assert order == ["now", "before", "before", "now", "now", "before", "before", "now"]
+    assert [(row["row"], row["unit"], row["before"], row["now"], row["worse"]) for row in rows] == [
+        ("steps: fit", "s", 1.0, 1.2, True), ("steps: fit", "objective", 1.0, 1.0, False)
+    ]  # fmt: skip
+
+
+def test_a_script_with_names_that_the_package_lacks_is_taken_from_the_other_checkout(benchmarks, tmp_path, monkeypatch):
+    module, side = benchmarks["compare"], benchmarks["compare"].Side(tmp_path / "old", tmp_path / "scratch")
+    for folder, line in (("new", "import ksparse.no_such_name"), ("old/benchmarks", "import json, sys")):
+        (tmp_path / folder).mkdir(parents=True)
+        script = f"{line}\nimport time\nsame = time.perf_counter is time.process_time\n"
+        script += "open(sys.argv[-1], 'w').write(json.dumps([same, sys.argv[1]]))"
+        (tmp_path / folder / "bench.py").write_text(script)
+    monkeypatch.setattr(module, "HERE", tmp_path / "new")
+    assert side.report("bench.py", "--quick") == [True, "--quick"]  # on CPU time
+    (tmp_path / "old" / "benchmarks" / "bench.py").unlink()
+    with pytest.raises(SystemExit, match=r"bench\.py failed with the package in .*old"):
+        side.report("bench.py")
+
+
+def test_the_page_of_ridges_is_that_of_its_numbers(benchmarks):
+    import show_ridge
+
+    report, heldout = (json.loads((show_ridge.FOLDER / f"{name}.json").read_text()) for name in ("ridge", "heldout"))
+    assert show_ridge.page(report, heldout) == (show_ridge.FOLDER / "ridge.md").read_text()
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_one_times_the_rule_is_the_default_ridge(benchmarks, classify):
+    import choose_ridge
+
+    X, z, _ = benchmarks["_works"].planted(80, 30, 3, 0.3, 5)
+    y, model = (np.sign(z), KSparseClassifier) if classify else (z, KSparseRegressor)
+    found = model(k=3).fit(X, y)
+    assert choose_ridge.rule(*X.shape, 3, "logistic" if classify else "squared") == pytest.approx(found.l2_, rel=1e-12)
+
+
+def test_a_ridge_over_the_share_of_entries_is_the_plain_one_without_zeros(benchmarks):
+    import choose_ridge
+
+    X, z, _ = benchmarks["_works"].planted(80, 30, 3, 0.3, 5)
+    same, plain = (fit(1.0, X, np.sign(z), "logistic", 3) for fit in (choose_ridge.fit_rare, choose_ridge.fit_at))
+    np.testing.assert_allclose(same.x, plain.x, rtol=1e-5, atol=1e-8)
+    X[40:, np.flatnonzero(plain.x)[0]] = 0.0
+    rare, plain = (fit(1.0, X, np.sign(z), "logistic", 30) for fit in (choose_ridge.fit_rare, choose_ridge.fit_at))
+    thin = choose_ridge.fit_rare(1.0, sparse.csr_matrix(X), np.sign(z), "logistic", 30)
+    np.testing.assert_allclose(thin.x, rare.x, rtol=1e-5, atol=1e-8)
+    assert np.max(np.abs(rare.x - plain.x)) > 1e-3
