@@ -53,7 +53,7 @@ class Screen(NamedTuple):
     tops: NDArray[np.int64]  # the largest magnitude in each block of b ...
     lows: NDArray[np.int64]  # ... and the smallest in each block of the chosen slots
     total: NDArray[np.float64]  # CSR: the sum of δ_b a_b on all columns, for a look
-    touched: NDArray[np.int32]  # CSR: the columns of `total` in use
+    touched: NDArray[np.int32]  # CSR: the columns of `total` in use; whole blocks
     marked: NDArray[np.bool_]  # CSR: is a column touched?
 
 
@@ -80,7 +80,7 @@ def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
         tops=np.zeros(blocks, np.int64),
         lows=np.zeros(-(-slots // BLOCK), np.int64),
         total=np.zeros(d if sparse else 0),
-        touched=np.empty(d if sparse else 0, np.int32),
+        touched=np.zeros(blocks * BLOCK if sparse else 0, np.int32),
         marked=np.zeros(d if sparse else 0, np.bool_),
     )
 
