@@ -12,8 +12,9 @@ from scipy import sparse
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, losses, minimize
 from ksparse.problem import Problem
+from ksparse.solvers.base import Snapshot
 from ksparse.solvers.htsvrg import stage_steps
-from ksparse.solvers.screen import SWAPS, make_screen
+from ksparse.solvers.screen import SWAPS, forget_rows, make_screen
 
 LOSSES = tuple(losses.LOSSES)
 LAYOUTS = {
@@ -183,6 +184,20 @@ def test_replay_with_ties(run, layout, positive):
         assert_same(*replay(run, LAYOUTS[layout](A), y, 5, "squared", eta, seed, {"positive": positive})[:2])
 
 
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("run", ["ht-svrg", "ht-svrg-batch", "stoiht", "pgd"])
+def test_replay_with_ties_in_many_blocks(run, layout, positive):
+    """A full scan keeps extremes of blocks of 64 columns and 64 slots: here equal columns lie in different blocks."""
+    changes = 0
+    for seed in range(3):
+        A, y = make_data("squared", seed, n=16, d=300, ties=True)
+        ours, theirs, swaps = replay(run, LAYOUTS[layout](A), y, 100, "squared", 2.0**-6, seed, {"positive": positive})
+        assert_same(ours, theirs)
+        changes += swaps
+    assert changes >= 100
+
+
 @pytest.mark.parametrize("k", [1, 23, 89, 90])
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 @pytest.mark.parametrize("run", RUNS)
@@ -273,6 +288,27 @@ def test_equal_columns_get_equal_bits_in_ht_saga():
         theirs = oracle.ht_saga(oracle.Plain(A, y, 5, positive=True), 0.2, 20, seed)
         for x, z in zip(seen, theirs[1:], strict=True):
             np.testing.assert_array_equal(np.flatnonzero(x), np.flatnonzero(z))
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_steps_after_an_overflow_are_those_of_a_new_run(batch, layout):
+    """An adaptive step goes back to its snapshot: nothing that the overflow left in the screen may matter there."""
+    A, y = make_data("squared", 2)
+    problem = Problem.create(LAYOUTS[layout](A), y)
+    idx = np.random.default_rng(0).integers(0, 40, (100, batch))
+    results = []
+    for overflows in (False, True):
+        slots, screen = problem.slots(6), make_screen(problem, 6, batch)
+        stage, start = problem.stage(slots, idx), Snapshot(slots)
+        if overflows:
+            assert stage_steps(problem, stage, slots, screen, 1e200)(0, 100) < 100
+            start.give(slots)
+            forget_rows(screen)
+        assert stage_steps(problem, stage, slots, screen, 1.0)(0, 100) == 100
+        assert screen.tally[SWAPS] > 10
+        results.append(problem.vector(slots))
+    np.testing.assert_allclose(*results, rtol=1e-9)  # the slots may be in another order
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])

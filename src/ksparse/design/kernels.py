@@ -35,7 +35,7 @@ Rows = np.ndarray | CSR
 
 
 # --- a row against the slots -----------------------------------------------------------------------------------------
-@generic
+@generic(counted=False)
 def gather(rows, i, index, first, slot_of, member, out):
     """out[s] = a_i[index[s]] for all slots; 1 for the intercept's, slot 0 if first = 1."""
 
@@ -131,7 +131,7 @@ def _(rows, low, high, index, first, x, full_x, slot_of, member, out):
 
 
 # --- whole rows ------------------------------------------------------------------------------------------------------
-@generic(fastmath=SUMS)
+@generic(fastmath=SUMS, counted=False)
 def add_rows(rows, low, high, scale, coef, total):
     """total += the sum of scale·coef[i]·a_i over the rows low <= i < high."""
 
@@ -227,23 +227,6 @@ def _(rows, low, middle, high, index, first, x, full_x, slot_of, member, scale, 
 def _(rows, low, middle, high, index, first, x, full_x, slot_of, member, scale, z, total):
     add_rows(rows, low, middle, scale, z, total)
     dot_rows(rows, middle, high, index, first, x, full_x, slot_of, member, z)
-
-
-@generic
-def add_row(rows, i, coef, total):
-    """total += coef·a_i, each product rounded before it is added."""
-
-
-@add_row.rule(np.ndarray)
-def _(rows, i, coef, total):
-    for j in range(total.size):
-        total[j] += coef * rows[i, j]
-
-
-@add_row.rule(CSR)
-def _(rows, i, coef, total):
-    for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        total[rows.indices[p]] += coef * rows.data[p]
 
 
 @generic(fastmath=FINITE)
@@ -369,7 +352,7 @@ def row_norms(rows, low, high, kept, slot_of, member, buffer, top, square, kept_
             kept_square[i] += buffer[s] * buffer[s]
 
 
-@inner
+@inner(counted=False)
 def select(values, count, r):
     """The r-th largest of values[:count] (r >= 1), in linear time; reorders the buffer."""
     low, high, target = 0, count - 1, r - 1

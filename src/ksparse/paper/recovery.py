@@ -66,7 +66,8 @@ def paper_k(algorithm: str, K: int) -> int:
 def relative_error(found: NDArray[np.float64], x: NDArray[np.float64]) -> float:
     """‖found − x‖ / ‖x‖."""
     with np.errstate(over="ignore", invalid="ignore"):  # if the run diverges
-        return float(np.linalg.norm(found - x) / np.linalg.norm(x))
+        gap = found - x
+        return float(np.sqrt(gap.dot(gap) / x.dot(x)))  # np.linalg.norm would take twice as long, at every stage
 
 
 def problem(n: int, K: int, trial: int, seed: int, signal: str = "gaussian") -> Any:

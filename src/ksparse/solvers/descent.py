@@ -21,7 +21,7 @@ from ..problem import Problem, Slots, inverse
 from ..result import Record
 from .base import Snapshot, copy_slots
 from .pursuit import Array, GradientSystem, Iterate, Numbers, Steps, remember
-from .screen import SWAPS, descend, least_score, make_screen, project, scan, settle
+from .screen import SWAPS, admit, descend, finish, make_screen, project
 
 ENOUGH = 0.1  # the share of ‖Δx‖²/(2η) by which an automatic step must lower F
 NO_ROWS = np.empty((0, 1), np.int64)
@@ -233,12 +233,13 @@ def threshold_step(mu, mu_ones, eta, limits, slots, screen):
     for s in range(limits.first, x.size):
         screen.mu[s] = mu[slots.column[s]]
     screen.tally[SWAPS] = 0
-    descend(x, screen.g, screen.mu, eta, limits, 0.0)  # g is zero: there are no rows
-    least = least_score(x, limits.kept)
-    found = scan(
-        screen.total, mu, slots.slot_of, screen.new, screen.new_b, eta, limits.positive, least
-    )  # total is zero
-    if found:
-        settle(found, slots, screen, mu, limits.kept)
+    least = descend(x, screen.cached, 0, 0.0, screen.g, screen.mu, eta, limits)  # there are no rows: g is zero
+    for j in range(mu.size):
+        screen.b[j] = 0.0
+    finish(screen.b, mu, slots.slot_of, eta, limits.positive)
+    admit(
+        -1, x, slots.column, slots.slot_of, slots.member, screen.log, screen.tally, screen.edge, screen.mu, mu,
+        screen.b, screen.tops, screen.lows, screen.touched, limits.kept, least,
+    )  # fmt: skip
     project(x, limits)
     return screen.tally[SWAPS]

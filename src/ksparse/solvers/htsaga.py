@@ -12,30 +12,34 @@ from numpy.typing import NDArray
 
 from .._jit import inner, kernel
 from ..design import Stage
-from ..design.kernels import add_row, add_rows
+from ..design.kernels import add_rows
 from ..engine.loop import Clock, Overflow, State
+from ..losses import weighted_derivative
 from ..problem import Problem, Slots
 from ..result import Record
 from .base import Snapshot, Solver, StepControl, check_fields
 from .screen import (
     DRIFT,
+    LISTED,
+    LOG,
     LOOKS,
     SINCE,
     SWAPS,
     TAIL,
     TOP,
     Screen,
+    add_in_order,
     begin,
-    count_low,
     descend,
+    dot,
     fetch,
     find_top,
     forget_rows,
     inflated,
     look,
+    magnitude,
     make_screen,
     project,
-    push,
     reset_tally,
     survey,
 )
@@ -176,62 +180,49 @@ def run_saga(loss, stage, log, fresh, start, stop, eta, limits, slots, screen):
             log.length[1] = 0
         if not begin(slots, screen, mu, stage.mu_ones, limits.first, limits.positive):
             return start
-    t = start
-    while t < stop:
-        t, must_look = glide(loss, stage, log, t, stop, eta, limits, slots, screen)
-        if must_look:
-            i, delta = stage.idx[t, 0], screen.delta[0]
-            catch_up(rows, log, slots, screen, mu, limits.positive)
-            bound = inflated(eta, abs(delta) * stage.row_max[i], screen.edge, 1)
-            if count_low(slots.x, limits.kept, bound) > 0:
-                look(rows, stage.idx, t, slots, screen, mu, eta, limits)
-                fetch(
-                    rows, i, slots.column, limits.first, slots.slot_of, slots.member,
-                    screen.cached, screen.seen, screen.log, screen.tally, screen.a,
-                )  # again, for the columns that entered  # fmt: skip
-            else:
-                screen.tally[LOOKS] += 1  # whole rows were read
-            project(slots.x, limits)
-            remember(
-                i, delta, stage.derivative, stage.row_max, log.row, log.share, log.older, log.length,
-                screen.a, screen.mu, screen.edge,
-            )  # fmt: skip
-            t += 1
-        elif t < stop:
-            break
-    return t
-
-
-@inner
-def glide(loss, stage, log, start, stop, eta, limits, slots, screen):
-    """Steps in O(k), up to the first that needs a look (see HT-SVRG's)."""
-    rows, idx, derivative = stage.rows, stage.idx, stage.derivative
-    y, weight, offset = stage.y, stage.weight, stage.offset
-    row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
-    cached, seen, exchanges, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
-    a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
+    # unpacked here: inside the loop every access to a tuple would cost a reference count
+    idx, derivative = stage.idx, stage.derivative
     log_row, log_share, older, length = log
+    y, weight, offset, row_max = stage.y, stage.weight, stage.offset, stage.row_max
+    column, x, slot_of, member = slots.column, slots.x, slots.slot_of, slots.member
+    cached, seen, exchanges, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
+    g, slot_mu, delta, b, tops, lows = screen.g, screen.mu, screen.delta, screen.b, screen.tops, screen.lows
+    listed, total, touched, marked = screen.listed, screen.total, screen.touched, screen.marked
     crowded = column.size - limits.first < slot_of.size  # are there columns off the slots at all?
     for t in range(start, stop):
         i = idx[t, 0]
-        fetch(rows, i, column, limits.first, slot_of, member, cached, seen, exchanges, tally, a)
-        reach = row_max[i] * push(x, a, g, deltas, 0, 1.0, loss, i, y, weight, offset, derivative)
+        r = i if cached.shape[0] > 1 else 0
+        if seen[r] < tally[LOG]:
+            fetch(rows, i, column, limits.first, slot_of, member, cached, seen, exchanges, tally)
+        now = weighted_derivative(loss, dot(cached, r, x) + offset[i], y[i], weight[i])
+        delta[0] = now - derivative[i]
+        reach = row_max[i] * abs(delta[0])
         if not reach < np.inf:
-            return t, False
-        bound = inflated(eta, reach, edge, 1) if crowded else 0.0
-        if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
-            return t, True
+            return t
+        bound = inflated(eta, reach, edge, 1)
+        least = descend(x, cached, r, delta[0], g, slot_mu, eta, limits)
+        if crowded and bound > 0.0 and least <= magnitude(bound):
+            catch_up(rows, log_row, log_share, older, length, slot_of, mu, edge, listed, tally, b, limits.positive)
+            if least <= magnitude(inflated(eta, reach, edge, 1)):
+                look(
+                    rows, idx, t, x, column, slot_of, member, exchanges, tally, edge, slot_mu, mu,
+                    delta, b, tops, lows, listed, total, touched, marked, eta, limits, least,
+                )  # fmt: skip
+                # again, for the columns that entered
+                fetch(rows, i, column, limits.first, slot_of, member, cached, seen, exchanges, tally)
+            else:
+                tally[LOOKS] += 1  # whole rows were read
         project(x, limits)
-        remember(i, deltas[0], derivative, row_max, log_row, log_share, older, length, a, mu, edge)
-    return stop, False
+        remember(i, delta[0], derivative, row_max, log_row, log_share, older, length, cached, r, slot_mu, edge)
+    return stop
 
 
-@inner(hot=True)
-def remember(i, delta, derivative, row_max, log_row, log_share, older, length, a, slot_mu, edge):
+@inner(hot=True, counted=False)
+def remember(i, delta, derivative, row_max, log_row, log_share, older, length, cached, r, slot_mu, edge):
     """Enter the new derivative of row i: on the slots the average follows at once, elsewhere it is logged, bounded."""
     share = delta / derivative.size
-    for s in range(a.size):
-        slot_mu[s] += share * a[s]
+    for s in range(slot_mu.size):
+        slot_mu[s] += share * cached[r, s]
     derivative[i] += delta
     if length[0] == log_row.size:
         for q in range(length[0]):
@@ -246,20 +237,20 @@ def remember(i, delta, derivative, row_max, log_row, log_share, older, length, a
     edge[SINCE] += moved
 
 
-@inner
-def catch_up(rows, log, slots, screen, mu, positive):
+@inner(counted=False)
+def catch_up(rows, log_row, log_share, older, length, slot_of, mu, edge, listed, tally, b, positive):
     """Bring the average up to date on all columns.
 
     Entry by entry as on the slots, so that equal columns get equal bits and ties fall as they should.
     """
-    if log.length[1]:
-        add_rows(rows, 0, log.older.size, 1.0, log.older, mu)
-        log.older[:] = 0.0
-        log.length[1] = 0
-    for q in range(log.length[0]):
-        add_row(rows, log.row[q], log.share[q], mu)
-    log.length[0] = 0
-    screen.edge[DRIFT] = 0.0
-    find_top(slots, screen, mu)
-    if screen.edge[TAIL] > 0.0 and screen.edge[TOP] <= screen.edge[TAIL] + screen.edge[SINCE]:
-        survey(slots, screen, mu, positive)
+    if length[1]:
+        add_rows(rows, 0, older.size, 1.0, older, mu)
+        for i in range(older.size):
+            older[i] = 0.0
+        length[1] = 0
+    add_in_order(rows, log_row, log_share, length[0], mu)
+    length[0] = 0
+    edge[DRIFT] = 0.0
+    find_top(slot_of, mu, edge, listed, tally[LISTED])
+    if edge[TAIL] > 0.0 and edge[TOP] <= edge[TAIL] + edge[SINCE]:
+        survey(slot_of, mu, edge, listed, tally, b, positive)

@@ -10,25 +10,28 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._jit import inner, kernel
+from .._jit import kernel
 from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
+from ..losses import weighted_derivative
 from ..problem import Problem, Slots
 from ..result import Record
 from .base import Snapshot, Solver, StepControl, check_fields
 from .screen import (
+    LOG,
     LOOKS,
     SWAPS,
     Screen,
     begin,
     descend,
+    dot,
     fetch,
     forget_rows,
     inflated,
     look,
+    magnitude,
     make_screen,
     project,
-    push,
     reset_tally,
 )
 
@@ -179,40 +182,38 @@ def run_steps(loss, stage, start, stop, eta, limits, slots, screen):
     """Take the steps start..stop of a stage; return the step reached (less than `stop` if the numbers overflowed)."""
     if start == 0 and not begin(slots, screen, stage.mu, stage.mu_ones, limits.first, limits.positive):
         return start
-    t = start
-    while t < stop:
-        t, must_look = glide(loss, stage, t, stop, eta, limits, slots, screen)
-        if must_look:
-            look(stage.rows, stage.idx, t, slots, screen, stage.mu, eta, limits)
-            project(slots.x, limits)
-            t += 1
-        elif t < stop:
-            break
-    return t
-
-
-@inner
-def glide(loss, stage, start, stop, eta, limits, slots, screen):
-    """Steps in O(k), up to the first that needs a look: then (that step, True), its b on the slots in place of x."""
     # unpacked here: inside the loop every access to a tuple would cost a reference count
-    rows, idx, derivative = stage.rows, stage.idx, stage.derivative
-    y, weight, offset = stage.y, stage.weight, stage.offset
-    row_max, column, x, slot_of, member = stage.row_max, slots.column, slots.x, slots.slot_of, slots.member
+    rows, idx, derivative, mu = stage.rows, stage.idx, stage.derivative, stage.mu
+    y, weight, offset, row_max = stage.y, stage.weight, stage.offset, stage.row_max
+    column, x, slot_of, member = slots.column, slots.x, slots.slot_of, slots.member
     cached, seen, log, tally, edge = screen.cached, screen.seen, screen.log, screen.tally, screen.edge
-    a, g, mu, deltas = screen.a, screen.g, screen.mu, screen.delta
+    g, slot_mu, delta, b, tops, lows = screen.g, screen.mu, screen.delta, screen.b, screen.tops, screen.lows
+    listed, total, touched, marked = screen.listed, screen.total, screen.touched, screen.marked
     batch = idx.shape[1]
-    share = 1.0 / batch
+    last, share = batch - 1, 1.0 / batch
     crowded = column.size - limits.first < slot_of.size  # are there columns off the slots at all?
     for t in range(start, stop):
         reach = 0.0
-        for b in range(batch):
-            i = idx[t, b]
-            fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally, a)
-            reach += row_max[i] * push(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative)
+        r = 0
+        for c in range(batch):
+            i = idx[t, c]
+            r = i if cached.shape[0] > 1 else 0
+            if seen[r] < tally[LOG]:
+                fetch(rows, i, column, limits.first, slot_of, member, cached, seen, log, tally)
+            now = weighted_derivative(loss, dot(cached, r, x) + offset[i], y[i], weight[i])
+            delta[c] = (now - derivative[i]) * share
+            reach += row_max[i] * abs(delta[c])
+            if c < last:
+                for s in range(x.size):
+                    g[s] = delta[c] * cached[r, s] + (g[s] if c > 0 else 0.0)
         if not reach < np.inf:
-            return t, False
-        bound = inflated(eta, reach, edge, batch) if crowded else 0.0
-        if descend(x, g, mu, eta, limits, bound) > 0 and bound > 0.0:
-            return t, True
+            return t
+        bound = inflated(eta, reach, edge, batch)
+        least = descend(x, cached, r, delta[last], g, slot_mu, eta, limits)
+        if crowded and bound > 0.0 and least <= magnitude(bound):
+            look(
+                rows, idx, t, x, column, slot_of, member, log, tally, edge, slot_mu, mu,
+                delta, b, tops, lows, listed, total, touched, marked, eta, limits, least,
+            )  # fmt: skip
         project(x, limits)
-    return stop, False
+    return stop

@@ -6,7 +6,8 @@ slots b costs O(k).  Off them, with ``|δ|‖a‖_∞`` summed over the rows of 
 .. math:: |b_j| \le \eta\,\bigl(\textstyle\sum_b |\delta_b|\,\|a_b\|_\infty + \max_{j \notin S} |\mu_j|\bigr),
 
 and while that is below every magnitude on the slots, no column can enter: H_k(b) is b on the slots, and the
-step is over.  Otherwise `look` computes b on all columns and exchanges those that really win.
+step is over.  Otherwise `look` computes b on all columns, and exchanges the worst slot for the best column off the
+slots for as long as that is better: a full scan is common while the support still changes, but few columns win it.
 Nothing here is approximate.
 
 Rounding: the bound is inflated by a few units in the last place, and both sides of every comparison are computed by the
@@ -20,13 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._jit import FINITE, SUMS, generic, inner
+from .._jit import SUMS, generic, inner
 from ..design.kernels import CSR, gather, select
-from ..losses import weighted_derivative
 from ..problem import Problem
 
 UNIT = 2.0**-53
 LITTLE = 1 << 17  # numbers: a megabyte, which a processor holds in its second cache
+BLOCK = 64  # columns whose largest |b| is kept
+MAGNITUDE = np.int64(2**63 - 1)  # all bits of a float but its sign
 
 # positions in Screen.tally
 LOG, LOOKS, SWAPS, LISTED = 0, 1, 2, 3
@@ -42,45 +44,44 @@ class Screen(NamedTuple):
     # DRIFT, SINCE: how far mu may have moved since TOP and TAIL were found (HT-SAGA; zero elsewhere)
     tally: NDArray[np.int64]  # LOG: exchanges so far; LOOKS and SWAPS since the reset; LISTED: length of `listed`
     listed: NDArray[np.int32]  # CSR: the columns with the largest |mu|, in no order (dense: none)
-    cached: NDArray[Any]  # dense: row i on the slots (no rows: not in use)
-    seen: NDArray[np.int64]  # the LOG position up to which cached[i] is right; -1: never filled
-    log: NDArray[np.int64]  # a ring of the slots last exchanged
-    a: NDArray[np.float64]  # one row on the slots
-    g: NDArray[np.float64]  # the sum of δ_b a_b on the slots
+    cached: NDArray[Any]  # every row on the slots, or one row, filled anew for every step (CSR)
+    seen: NDArray[np.int64]  # the LOG position up to which cached[i] is right; -1: never
+    log: NDArray[np.int64]  # a ring of the slots last exchanged; its length is a power of two
+    g: NDArray[np.float64]  # on the slots: the sum of δ_b a_b over the rows of the batch but the last
     delta: NDArray[np.float64]  # δ of each row of the batch
-    total: NDArray[np.float64]  # the sum of δ_b a_b on all columns, for a look
-    touched: NDArray[np.int32]  # CSR: the columns of `total` in use
+    b: NDArray[np.float64]  # in a look: the b of the columns that may enter; whole blocks, padded with zeros
+    tops: NDArray[np.int64]  # the largest magnitude in each block of b ...
+    lows: NDArray[np.int64]  # ... and the smallest in each block of the chosen slots
+    total: NDArray[np.float64]  # CSR: the sum of δ_b a_b on all columns, for a look
+    touched: NDArray[np.int32]  # CSR: the columns of `total` in use; whole blocks
     marked: NDArray[np.bool_]  # CSR: is a column touched?
-    new: NDArray[np.int32]  # columns that may enter ...
-    new_b: NDArray[np.float64]  # ... and their b
-    score: NDArray[np.float64]  # room for a selection
 
 
 def make_screen(problem: Problem, slots: int, batch: int) -> Screen:
-    """Room for one run: about 5 d numbers, and the rows on the slots, if the run draws rows (batch > 0), they are
-    dense, and that is little, or at most a quarter of the data.
+    """Room for one run: d numbers (CSR: about 3 d), and the rows on the slots, if the run draws rows (batch > 0), they
+    are dense, and that is little, or at most a quarter of the data.
     """
     n, d, sparse = problem.n, problem.d, problem.design.sparse
     dtype = np.dtype(np.float64) if sparse else problem.design.dtype
     # for a source, each stage draws other rows
     caches = problem.design.in_memory and not sparse and batch > 0 and (4 * slots <= d or n * slots <= LITTLE)
+    blocks = -(-d // BLOCK)
     return Screen(
         mu=np.empty(slots),
         edge=np.zeros(4),
         tally=np.zeros(4, np.int64),
         listed=np.empty(min(d, 4 * slots + 64) if sparse else 0, np.int32),
-        cached=np.empty((n if caches else 0, slots), dtype),
-        seen=np.full(n if caches else 0, -1, np.int64),
-        log=np.zeros(slots, np.int64),
-        a=np.ones(slots),
+        cached=np.zeros((n if caches else 1, slots), dtype),
+        seen=np.full(n if caches else 1, -1, np.int64),
+        log=np.zeros(1 << (slots - 1).bit_length(), np.int64),
         g=np.zeros(slots),
         delta=np.empty(batch),
-        total=np.zeros(d),
-        touched=np.empty(d if sparse else 0, np.int32),
+        b=np.zeros(blocks * BLOCK),
+        tops=np.zeros(blocks, np.int64),
+        lows=np.zeros(-(-slots // BLOCK), np.int64),
+        total=np.zeros(d if sparse else 0),
+        touched=np.zeros(blocks * BLOCK if sparse else 0, np.int32),
         marked=np.zeros(d if sparse else 0, np.bool_),
-        new=np.empty(d, np.int32),
-        new_b=np.empty(d),
-        score=np.empty(d),
     )
 
 
@@ -94,104 +95,115 @@ def forget_rows(screen: Screen) -> None:
     screen.tally[LOG] += screen.log.size
 
 
-# --- a row on the slots ----------------------------------------------------------------------------------------------
-@generic
-def fetch(rows, i, index, first, slot_of, member, cached, seen, log, tally, a):
-    """a = row i on the slots.
+# --- magnitudes as whole numbers -------------------------------------------------------------------------------------
+@inner(hot=True, counted=False)
+def magnitude(value):
+    """|value| as a whole number of the same order: minima and maxima of these vectorise, those of floats do not."""
+    return np.float64(value).view(np.int64) & MAGNITUDE
 
-    Dense rows are remembered once they have been read.  After an exchange a remembered row is patched in the slots that
-    changed, when it is next drawn: an exchange itself costs nothing, however many rows there are.
+
+@inner(hot=True, counted=False)
+def smallest(values, left, right):
+    """The smallest magnitude of values[left:right]."""
+    part = values[left:right]
+    low = MAGNITUDE
+    for j in range(part.size):
+        low = min(low, magnitude(part[j]))
+    return low
+
+
+@inner(hot=True, counted=False)
+def largest(values, left, right):
+    """The largest magnitude of values[left:right]."""
+    part = values[left:right]
+    top = np.int64(0)
+    for j in range(part.size):
+        top = max(top, magnitude(part[j]))
+    return top
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+@generic(counted=False)
+def fetch(rows, i, index, first, slot_of, member, cached, seen, log, tally):
+    """Put row i on the slots into `cached`.
+
+    Dense rows stay there once they have been read.  After an exchange such a row is patched in the slots that changed,
+    when it is next drawn: an exchange itself costs nothing, however many rows there are.
     """
 
 
 @fetch.rule(np.ndarray)
-def _(rows, i, index, first, slot_of, member, cached, seen, log, tally, a):
-    if cached.shape[0] == 0:
-        gather(rows, i, index, first, slot_of, member, a)
-        return
-    now, then = tally[LOG], seen[i]
-    if then < now:
+def _(rows, i, index, first, slot_of, member, cached, seen, log, tally):
+    if cached.shape[0] == 1:
+        gather(rows, i, index, first, slot_of, member, cached[0])
+    else:
+        now, then = tally[LOG], seen[i]
+        seen[i] = now
         if then < 0 or now - then >= log.size:
-            gather(rows, i, index, first, slot_of, member, a)
-            for s in range(a.size):
-                cached[i, s] = a[s]
+            gather(rows, i, index, first, slot_of, member, cached[i])
         else:
             for event in range(then, now):
-                s = log[event % log.size]
+                s = log[event & (log.size - 1)]
                 cached[i, s] = rows[i, np.uint64(index[s])]
-        seen[i] = now
-    for s in range(a.size):
-        a[s] = cached[i, s]
 
 
 @fetch.rule(CSR)
-def _(rows, i, index, first, slot_of, member, cached, seen, log, tally, a):
-    gather(rows, i, index, first, slot_of, member, a)
+def _(rows, i, index, first, slot_of, member, cached, seen, log, tally):
+    gather(rows, i, index, first, slot_of, member, cached[0])
 
 
-@inner(fastmath=SUMS, hot=True)
-def dot(a, x):
+@inner(fastmath=SUMS, hot=True, counted=False)
+def dot(cached, r, x):
     total = 0.0
     for s in range(x.size):
-        total += a[s] * x[s]
+        total += cached[r, s] * x[s]
     return total
 
 
+@generic(counted=False)
+def add_in_order(rows, which, coef, count, total):
+    """total += coef[q]·a_i, i = which[q], for every q < count; each product and each sum is rounded, in this order."""
+
+
+@add_in_order.rule(np.ndarray)
+def _(rows, which, coef, count, total):
+    fours = count - count % 4
+    for q in range(0, fours, 4):  # four rows at a time: a quarter of the traffic to `total`
+        i0, i1, i2, i3 = which[q], which[q + 1], which[q + 2], which[q + 3]
+        c0, c1, c2, c3 = coef[q], coef[q + 1], coef[q + 2], coef[q + 3]
+        for j in range(total.size):
+            total[j] = (((total[j] + c0 * rows[i0, j]) + c1 * rows[i1, j]) + c2 * rows[i2, j]) + c3 * rows[i3, j]
+    for q in range(fours, count):
+        i, c = which[q], coef[q]
+        for j in range(total.size):
+            total[j] += c * rows[i, j]
+
+
+@add_in_order.rule(CSR)
+def _(rows, which, coef, count, total):
+    for q in range(count):
+        i = which[q]
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            total[rows.indices[p]] += coef[q] * rows.data[p]
+
+
 # --- the step --------------------------------------------------------------------------------------------------------
-@generic
-def push(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative):
-    """Add row i, the b-th of its batch, to the step: δ = share·(derivative now − derivative remembered) and g (+)= δ a.
-
-    Returns |δ|.  Here alone the stochastic kernels meet predictions and losses; for several outputs it gets a rule for
-    a matrix x (a column an output), and returns the norm of δ.
-    """
-
-
-@push.rule(np.ndarray)
-def _(x, a, g, deltas, b, share, loss, i, y, weight, offset, derivative):
-    z = dot(a, x) + offset[i]
-    delta = (weighted_derivative(loss, z, y[i], weight[i]) - derivative[i]) * share
-    deltas[b] = delta
-    if b == 0:
-        for s in range(a.size):
-            g[s] = delta * a[s]
-    else:
-        for s in range(a.size):
-            g[s] += delta * a[s]
-    return abs(delta)
-
-
-@inner(hot=True)
-def descend(x, g, mu, eta, limits, bound):
-    """b = (1 − ηλ)x − η(g + mu) in place of x; returns how many chosen slots a column off the slots might beat."""
+@inner(hot=True, counted=False)
+def descend(x, cached, r, delta, g, mu, eta, limits):
+    """b = (1 − ηλ)x − η(g + δ a + mu) in place of x, a = cached[r]; returns the smallest magnitude that competes."""
     shrink = 1.0 - eta * limits.l2
-    intercept = x[0] - eta * (g[0] + mu[0])
+    intercept = x[0] - eta * ((g[0] + delta * cached[r, 0]) + mu[0])
     for s in range(x.size):
-        x[s] = shrink * x[s] - eta * (g[s] + mu[s])
+        x[s] = shrink * x[s] - eta * ((g[s] + delta * cached[r, s]) + mu[s])
     if limits.first:
         x[0] = intercept  # it is not shrunk
-    low = 0
-    # unsigned, so that the compiler knows the indices are not negative and can work on several at once
     if limits.positive:
         for s in range(np.uint64(limits.kept), np.uint64(x.size)):
-            low += x[s] <= bound
             x[s] = max(x[s], 0.0)
-    else:
-        for s in range(np.uint64(limits.kept), np.uint64(x.size)):
-            low += abs(x[s]) <= bound
-    return low
+    return smallest(x, limits.kept, x.size)
 
 
-@inner
-def count_low(x, kept, bound):
-    """How many chosen slots a column off the slots might beat."""
-    low = 0
-    for s in range(kept, x.size):
-        low += abs(x[s]) <= bound
-    return low
-
-
-@inner(hot=True)
+@inner(hot=True, counted=False)
 def project(x, limits):
     """Π_ω on the chosen slots."""
     if limits.radius == np.inf:
@@ -210,87 +222,162 @@ def project(x, limits):
             x[s] = (x[s] / top) * (limits.radius / norm)
 
 
-@inner(hot=True)
+@inner(hot=True, counted=False)
 def inflated(eta, reach, edge, terms):
     """The bound on |b| off the slots, beyond doubt in spite of rounding; `terms` is how many products a sum has."""
     return eta * (reach + edge[TOP] + edge[DRIFT]) * (1.0 + (8 + 4 * terms) * UNIT)
 
 
 # --- the full scan: b on all columns, where the bound cannot exclude a change -----------------------------------------
-@inner
-def look(rows, idx, t, slots, screen, mu, eta, limits):
+@inner(counted=False)
+def look(
+    rows, idx, t, x, column, slot_of, member, log, tally, edge, slot_mu, mu,
+    delta, b, tops, lows, listed, total, touched, marked, eta, limits, least,
+):  # fmt: skip
     """Compare b on all columns with the chosen slots, and exchange the losers for the winners."""
-    least = least_score(slots.x, limits.kept)
-    found = contenders(rows, idx, t, slots, screen, mu, eta, limits.positive, least)
-    screen.tally[LOOKS] += 1
-    if found and settle(found, slots, screen, mu, limits.kept):
-        find_top(slots, screen, mu)
+    tally[LOOKS] += 1
+    count = offer(
+        rows, idx, t, slot_of, mu, delta, b, listed, tally[LISTED], total, touched, marked, edge, eta, limits.positive,
+        least,
+    )  # fmt: skip
+    if admit(
+        count, x, column, slot_of, member, log, tally, edge, slot_mu, mu, b, tops, lows, touched, limits.kept, least
+    ):
+        find_top(slot_of, mu, edge, listed, tally[LISTED])
 
 
-@inner
-def least_score(x, kept):
-    least = np.inf
-    for s in range(kept, x.size):
-        least = min(least, abs(x[s]))
-    return least
+@generic(counted=False)
+def offer(rows, idx, t, slot_of, mu, delta, b, listed, n_listed, total, touched, marked, edge, eta, positive, least):
+    """Write to b what the columns off the slots would have, and zero for those that cannot enter.
 
-
-@inner
-def settle(found, slots, screen, mu, kept):
-    """Keep the k largest of the chosen slots and the contenders; among equals the lower index.
-
-    Follows edge[TOP] too, and returns whether the column that it was the |mu| of has entered: then it must be
-    found anew.
+    Returns -1 if b[j] is that of column j, or else the number c of the columns that matter, touched[:c], with b[:c].
     """
-    x, column = slots.x, slots.column
-    new, new_b, score, slot_mu = screen.new, screen.new_b, screen.score, screen.mu
-    # the k-th largest score of all, and how many of those that equal it are kept: the ones of lowest index
-    k = x.size - kept
-    for s in range(k):
-        score[s] = abs(x[kept + s])
-    for c in range(found):
-        score[k + c] = abs(new_b[c])
-    cut = select(score, k + found, k)
-    above = ties = 0
-    for s in range(kept, x.size):
-        above += abs(x[s]) > cut
-        ties += abs(x[s]) == cut
-    for c in range(found):
-        above += abs(new_b[c]) > cut
-        ties += abs(new_b[c]) == cut
-    last = mu.size  # the highest index that a tie may have
-    if above + ties > k:
-        ties = 0
-        for s in range(kept, x.size):
-            if abs(x[s]) == cut:
-                score[ties] = -column[s]
-                ties += 1
-        for c in range(found):
-            if abs(new_b[c]) == cut:
-                score[ties] = -new[c]
-                ties += 1
-        last = -int(select(score, ties, max(1, k - above)))
-    top = screen.edge[TOP]
-    stale = False
-    s = kept
-    for c in range(found):
-        j = new[c]
-        if abs(new_b[c]) > cut or (abs(new_b[c]) == cut and j <= last):
-            while s < x.size and (abs(x[s]) > cut or (abs(x[s]) == cut and column[s] <= last)):
-                s += 1
-            if s == x.size:  # only if a NaN is about
-                break
-            stale |= abs(mu[j]) >= top
-            top = max(top, abs(mu[column[s]]))
-            exchange(s, j, column, slots.slot_of, slots.member, screen.log, screen.tally)
-            x[s] = new_b[c]
-            slot_mu[s] = mu[j]
-            s += 1
-    screen.edge[TOP] = top
+
+
+@offer.rule(np.ndarray)
+def _(rows, idx, t, slot_of, mu, delta, b, listed, n_listed, total, touched, marked, edge, eta, positive, least):
+    i, coef = idx[t, 0], delta[0]
+    for j in range(mu.size):
+        b[j] = coef * rows[i, j]
+    for c in range(1, idx.shape[1]):
+        i, coef = idx[t, c], delta[c]
+        for j in range(mu.size):
+            b[j] += coef * rows[i, j]
+    finish(b, mu, slot_of, eta, positive)
+    return -1
+
+
+@offer.rule(CSR)
+def _(rows, idx, t, slot_of, mu, delta, b, listed, n_listed, total, touched, marked, edge, eta, positive, least):
+    data, indices, indptr = rows.data, rows.indices, rows.indptr
+    count = 0
+    for c in range(idx.shape[1]):
+        i = idx[t, c]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            total[j] += delta[c] * data[p]
+            if not marked[j]:
+                marked[j] = True
+                touched[count] = j
+                count += 1
+    # where the rows have no entry, b is -eta mu_j: only the columns with the largest |mu| can matter
+    tail = eta * (edge[TAIL] + edge[SINCE]) * (1.0 + 8 * UNIT)
+    every = tail > 0.0 and magnitude(tail) >= least
+    if every:
+        for j in range(mu.size):
+            b[j] = total[j]
+        finish(b, mu, slot_of, eta, positive)
+    else:
+        for c in range(n_listed):
+            if not marked[listed[c]]:
+                marked[listed[c]] = True
+                touched[count] = listed[c]
+                count += 1
+        for c in range(count):
+            j = touched[c]
+            value = -eta * (total[j] + mu[j])
+            b[c] = value if slot_of[j] < 0 and (value > 0.0 or not positive) else 0.0
+        for c in range(count, -(-count // BLOCK) * BLOCK):
+            b[c] = 0.0
+    for c in range(count):
+        total[touched[c]] = 0.0
+        marked[touched[c]] = False
+    return -1 if every else count
+
+
+@inner(hot=True, counted=False)
+def finish(b, mu, slot_of, eta, positive):
+    """From the sum of δ_b a_b to b, for the columns that may enter."""
+    if positive:
+        for j in range(mu.size):
+            value = -eta * (b[j] + mu[j])
+            b[j] = value if (slot_of[j] < 0) & (value > 0.0) else 0.0
+    else:
+        for j in range(mu.size):
+            value = -eta * (b[j] + mu[j])
+            b[j] = value if slot_of[j] < 0 else 0.0
+
+
+@inner(counted=False)
+def admit(count, x, column, slot_of, member, log, tally, edge, slot_mu, mu, b, tops, lows, touched, kept, least):
+    """Keep the k largest of the chosen slots and of b (see `offer`); among equals the lower index.
+
+    Exchanges one by one: the smallest slot, of equals that with the highest column, for the largest b, of equals that
+    with the lowest.  Follows edge[TOP] too, and returns whether the column that it was the |mu| of has entered: then it
+    must be found anew.
+    """
+    blocks = tops.size if count < 0 else -(-count // BLOCK)
+    best = np.int64(0)
+    for q in range(blocks):
+        tops[q] = largest(b, q * BLOCK, (q + 1) * BLOCK)
+        best = max(best, tops[q])
+    if best < least:
+        return False
+    chosen, names = x[kept:], column[kept:]
+    for q in range(lows.size):
+        lows[q] = smallest(chosen, q * BLOCK, (q + 1) * BLOCK)
+    top, stale = edge[TOP], False
+    while best >= least and best > 0:
+        # a column and its place in one number: one minimum, which vectorises, finds both
+        key = MAGNITUDE
+        for q in range(blocks):
+            if tops[q] == best:
+                for p in range(np.uint64(q * BLOCK), np.uint64((q + 1) * BLOCK)):
+                    own = np.int64(p) if count < 0 else (np.int64(touched[p]) << 32) | np.int64(p)
+                    key = min(key, own if magnitude(b[p]) == best else MAGNITUDE)
+                if count < 0:
+                    break
+        c = key & 0xFFFFFFFF
+        j = c if count < 0 else key >> 32
+        key = np.int64(-1)
+        for q in range(lows.size):
+            if lows[q] == least:
+                for p in range(np.uint64(q * BLOCK), np.uint64(min((q + 1) * BLOCK, chosen.size))):
+                    key = max(key, (names[p] << 32) | np.int64(p) if magnitude(chosen[p]) == least else np.int64(-1))
+                if least == 0:  # one zero is as good as another
+                    break
+        s = key & 0xFFFFFFFF
+        if best == least and j > names[s]:
+            break
+        stale |= abs(mu[j]) >= top
+        top = max(top, abs(mu[names[s]]))
+        exchange(kept + s, j, column, slot_of, member, log, tally)
+        chosen[s], slot_mu[kept + s], b[c] = b[c], mu[j], 0.0
+        left = c // BLOCK * BLOCK
+        tops[c // BLOCK] = largest(b, left, left + BLOCK)
+        best = np.int64(0)
+        for q in range(blocks):
+            best = max(best, tops[q])
+        left = s // BLOCK * BLOCK
+        lows[s // BLOCK] = smallest(chosen, left, left + BLOCK)
+        least = MAGNITUDE
+        for q in range(lows.size):
+            least = min(least, lows[q])
+    edge[TOP] = top
     return stale
 
 
-@inner(hot=True)
+@inner(hot=True, counted=False)
 def exchange(s, j, column, slot_of, member, log, tally):
     """Give slot s to column j."""
     one, low_bits = np.uint64(1), np.uint64(63)
@@ -300,95 +387,13 @@ def exchange(s, j, column, slot_of, member, log, tally):
     column[s] = j
     slot_of[j] = s
     member[j >> 6] |= one << (np.uint64(j) & low_bits)
-    log[tally[LOG] % log.size] = s
+    log[tally[LOG] & (log.size - 1)] = s
     tally[LOG] += 1
     tally[SWAPS] += 1
 
 
-@generic
-def contenders(rows, idx, t, slots, screen, mu, eta, positive, least):
-    """Write the columns off the slots whose score is at least `least` (and not zero) to screen.new; return how many."""
-
-
-@contenders.rule(np.ndarray)
-def _(rows, idx, t, slots, screen, mu, eta, positive, least):
-    spread_dense(rows, idx[t], screen.delta, screen.total)
-    return scan(screen.total, mu, slots.slot_of, screen.new, screen.new_b, eta, positive, least)
-
-
-@contenders.rule(CSR)
-def _(rows, idx, t, slots, screen, mu, eta, positive, least):
-    # plain arrays in the loops: every access to a tuple would cost a reference count
-    total, touched, marked, slot_of = screen.total, screen.touched, screen.marked, slots.slot_of
-    new, new_b, delta, listed = screen.new, screen.new_b, screen.delta, screen.listed
-    data, indices, indptr = rows.data, rows.indices, rows.indptr
-    reached = 0
-    for b in range(idx.shape[1]):
-        i = idx[t, b]
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            total[j] += delta[b] * data[p]
-            if not marked[j]:
-                marked[j] = True
-                touched[reached] = j
-                reached += 1
-    # where the rows have no entry, b is -eta mu_j: only the columns with the largest |mu| can matter
-    found = 0
-    tail = eta * (screen.edge[TAIL] + screen.edge[SINCE]) * (1.0 + 8 * UNIT)
-    if tail > 0.0 and tail >= least:
-        found = scan(total, mu, slot_of, new, new_b, eta, positive, least)
-    else:
-        for c in range(screen.tally[LISTED]):
-            if not marked[listed[c]]:
-                marked[listed[c]] = True
-                touched[reached] = listed[c]
-                reached += 1
-        for c in range(reached):
-            j = touched[c]
-            b = -eta * (total[j] + mu[j])
-            if slot_of[j] < 0 and (b if positive else abs(b)) >= least and b != 0.0:
-                new[found] = j
-                new_b[found] = b
-                found += 1
-    for c in range(reached):
-        total[touched[c]] = 0.0
-        marked[touched[c]] = False
-    return found
-
-
-@inner
-def spread_dense(rows, batch, delta, total):
-    """total = the sum of δ_b a_b."""
-    i, coef = batch[0], delta[0]
-    for j in range(total.size):
-        total[j] = coef * rows[i, j]
-    for b in range(1, batch.size):
-        i, coef = batch[b], delta[b]
-        for j in range(total.size):
-            total[j] += coef * rows[i, j]
-
-
-@inner
-def scan(total, mu, slot_of, new, new_b, eta, positive, least):
-    """The contenders among all columns: a block is gone through one by one only if a count, which vectorises,
-    is not 0."""
-    found = 0
-    for left in range(0, mu.size, 64):
-        right = min(left + 64, mu.size)
-        high = 0
-        for j in range(left, right):
-            high += (abs(eta * (total[j] + mu[j])) >= least) & (slot_of[j] < 0)
-        if high:
-            for j in range(left, right):  # without branches: who wins is hard to predict
-                b = -eta * (total[j] + mu[j])
-                new[found] = j
-                new_b[found] = b
-                found += (slot_of[j] < 0) & ((b if positive else abs(b)) >= least) & (b != 0.0)
-    return found
-
-
 # --- the largest |mu| off the slots ----------------------------------------------------------------------------------
-@inner
+@inner(counted=False)
 def begin(slots, screen, mu, mu_ones, first, positive):
     """Start from a new mu: its values on the slots, and its largest ones off them.  Returns whether all are finite."""
     infinite = 0
@@ -400,16 +405,15 @@ def begin(slots, screen, mu, mu_ones, first, positive):
         screen.mu[0] = mu_ones
     for s in range(first, slots.x.size):
         screen.mu[s] = mu[slots.column[s]]
-    survey(slots, screen, mu, positive)
+    survey(slots.slot_of, mu, screen.edge, screen.listed, screen.tally, screen.b, positive)
     return True
 
 
-@inner
-def survey(slots, screen, mu, positive):
+@inner(counted=False)
+def survey(slot_of, mu, edge, listed, tally, score, positive):
     """Find the largest |mu| off the slots afresh, in O(d); only negative mu count if coefficients must be positive."""
-    listed, score = screen.listed, screen.score
-    screen.edge[DRIFT] = 0.0
-    screen.edge[SINCE] = 0.0
+    edge[DRIFT] = 0.0
+    edge[SINCE] = 0.0
     if listed.size:
         cut = 0.0
         if listed.size < mu.size:
@@ -421,28 +425,22 @@ def survey(slots, screen, mu, positive):
             if (max(-mu[j], 0.0) if positive else abs(mu[j])) > cut:
                 listed[count] = j
                 count += 1
-        screen.tally[LISTED] = count
-        screen.edge[TAIL] = cut
-    find_top(slots, screen, mu)
+        tally[LISTED] = count
+        edge[TAIL] = cut
+    find_top(slot_of, mu, edge, listed, tally[LISTED])
 
 
-@inner
-def find_top(slots, screen, mu):
+@inner(counted=False)
+def find_top(slot_of, mu, edge, listed, n_listed):
     """edge[TOP] = the maximum of |mu| off the slots; for CSR a bound of it, from the listed columns only."""
-    listed, slot_of = screen.listed, slots.slot_of
     if listed.size == 0:
-        screen.edge[TOP] = largest_outside(mu, slot_of)
+        most = np.int64(0)
+        for j in range(mu.size):
+            most = max(most, magnitude(mu[j]) if slot_of[j] < 0 else np.int64(0))
+        edge[TOP] = np.int64(most).view(np.float64)
         return
-    top = screen.edge[TAIL] + screen.edge[SINCE]
-    for c in range(screen.tally[LISTED]):
+    top = edge[TAIL] + edge[SINCE]
+    for c in range(n_listed):
         if slot_of[listed[c]] < 0:
             top = max(top, abs(mu[listed[c]]))
-    screen.edge[TOP] = top
-
-
-@inner(fastmath=FINITE)
-def largest_outside(mu, slot_of):
-    top = 0.0
-    for j in range(mu.size):
-        top = max(top, abs(mu[j]) if slot_of[j] < 0 else 0.0)
-    return top
+    edge[TOP] = top
