@@ -18,9 +18,11 @@ from ..engine.loop import Task, Trace
 from ..result import Record, Result, Status
 from ..solvers.pursuit import Array, Iterate, Numbers
 from .linear import Linear, Operator, column_norms, some_rows, squared_norm
+from .many_signals import ManySignals
 from .matrix_system import Matrix
 
 OTHERS = "use 'auto', 'htp', 'cosamp' or 'sp'"
+COPY = 8  # right-hand sides from which on copies of an array pay
 UNEVEN = 2.0  # norms of columns that differ by more than this factor
 ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no rounding
 GOAL = 1e-10  # of ‖y‖: a residual below it is rounding
@@ -90,8 +92,10 @@ class Measurements:
         parts = np.ascontiguousarray(parts, dtype)
         if self.joint:
             parts = parts.reshape(1, -1, self.n)
-        kind = Operator if isinstance(self.A, LinearOperator) else Matrix
-        return kind(self.A, parts, check)
+        if isinstance(self.A, LinearOperator):
+            return Operator(self.A, parts, check)
+        many = isinstance(self.A, np.ndarray) and len(parts) >= COPY
+        return (ManySignals if many else Matrix)(self.A, parts, check)
 
     def scaled(self, size: float | None) -> float | None:
         """A size in the units of y as one of the scaled system."""
