@@ -16,7 +16,7 @@ from sklearn.linear_model import orthogonal_mp
 
 import ksparse
 from ksparse import HTP, IHT, NIHT, OMP, OMPR, PGD, ROMP, CoSaMP, GraHTP, GraSP, SubspacePursuit, minimize, recover
-from ksparse._jit import blas_threads
+from ksparse._threads import blas_threads
 from ksparse.sensing import ensembles, signals
 
 ALL = ("auto", "iht", "niht", "pgd", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp", "stoiht",

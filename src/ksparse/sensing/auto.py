@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import get_lapack_funcs
 from scipy.special import gammaln
 
-from .._jit import ordered_map
+from .._threads import ordered_map
 from ..result import Record, Status
 from ..solvers.pursuit import Array, Columns, Iterate, Numbers, entered, magnitudes, top
 from ..solvers.sp import exchange

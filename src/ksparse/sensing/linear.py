@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import blas_threads
+from .._threads import blas_threads
 from ..solvers.pursuit import Array, Columns, Iterate, Numbers, System, find, merged
 
 SAMPLE = 256  # rows are enough to estimate the norms of columns

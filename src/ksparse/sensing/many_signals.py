@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from .._jit import ordered_map
+from .._threads import ordered_map
 from ..operators import largest
 from ..solvers.pursuit import Array, Columns, Iterate, Numbers, find, gradient_point, magnitudes, top
 from .linear import column_norms, squared_norm

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from .._jit import more_blas_threads, ordered_map
+from .._threads import more_blas_threads, ordered_map
 from ..solvers.pursuit import Array, Columns, Iterate, top
 from .linear import Linear, some_rows, squared_norm
 

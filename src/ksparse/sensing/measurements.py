@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._validate import as_real, check_count
-from ..design.matrix import canonical
+from .._validate import as_real, canonical, check_count
 from ..engine.loop import Task, Trace
 from ..result import Record, Result, Status
 from ..solvers.pursuit import Array, Iterate, Numbers

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._jit import one_blas_thread
 from .._text import progress
+from .._threads import one_blas_thread
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number
 from ..engine import loop
 from ..engine.loop import BLOW_UP, PATIENCE, Clock
@@ -197,7 +197,7 @@ def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
         raise ValueError(
             f"algorithm must be one of {known}, or an instance such as CoSaMP(select=1), got {algorithm!r}"
         )
-    return next((name for name, cls in SOLVERS.items() if type(algorithm) is cls), type(algorithm).__name__), algorithm
+    return SOLVERS.name_of(algorithm), algorithm
 
 
 def _refuse_ignored(name: str, **settings: Any) -> None:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from .._jit import inner, kernel
 from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
-from ..problem import Problem, Slots
+from ..problem import Problem, Slots, Snapshot
 from ..result import Record
-from .base import Snapshot, Solver, StepControl, check_fields
+from .base import Solver, StepControl, check_fields
 from .screen import (
     LOOKS,
     SWAPS,

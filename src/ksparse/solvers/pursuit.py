@@ -12,16 +12,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.loop import PATIENCE, Clock, State
 from ..operators import largest
-from ..problem import Problem, Slots
 from ..result import Record, Status
 from .base import Solver, check_fields
+
+if TYPE_CHECKING:
+    from ..problem import Problem, Slots
 
 Array = NDArray[Any]
 Columns = NDArray[np.int64]
