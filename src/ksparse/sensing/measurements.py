@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._validate import as_real, canonical, check_count
+from .._validate import as_real, canonical
 from ..engine.loop import Task, Trace
 from ..result import Record, Result, Status
 from ..solvers.pursuit import Array, Iterate, Numbers
+from .foreign import as_operator
 from .linear import Linear, Operator, column_norms, some_rows, squared_norm
 from .many_signals import ManySignals
 from .matrix_system import Matrix
@@ -293,12 +294,9 @@ def summary(ends: Sequence[Status]) -> Status:
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 def _check_matrix(A: Any) -> Any:
-    if isinstance(A, LinearOperator):
-        if A.dtype is None:
-            raise ValueError("A must say its dtype; give LinearOperator(..., dtype=float) or dtype=complex")
-        return A
-    if hasattr(A, "matvec") and hasattr(A, "shape"):
-        return _as_operator(A)
+    operator = as_operator(A)
+    if operator is not None:
+        return operator
     if issparse(A):
         if A.dtype.kind not in "biufc":
             raise ValueError(f"A must hold numbers, got dtype {A.dtype}")
@@ -309,24 +307,6 @@ def _check_matrix(A: Any) -> Any:
     if A.ndim != 2:
         raise ValueError(f"A must have two dimensions, got shape {A.shape}")
     return A
-
-
-def _as_operator(A: Any) -> LinearOperator:
-    """What multiplies without being SciPy's LinearOperator, as one: pylops' operators, or a class of the user's own."""
-    if not hasattr(A, "rmatvec"):
-        raise ValueError(
-            f"A must have rmatvec beside matvec, got {type(A).__name__}; it is the product with A's adjoint"
-        )
-    shape = tuple(A.shape)
-    if len(shape) != 2:
-        raise ValueError(f"A must have two dimensions, got shape {shape}")
-    shape = (check_count(shape[0], "A.shape[0]"), check_count(shape[1], "A.shape[1]"))
-    dtype = getattr(A, "dtype", None)
-    dtype = np.asarray(A.matvec(np.zeros(shape[1]))).dtype if dtype is None else np.dtype(dtype)
-    if dtype.kind not in "biufc":
-        raise ValueError(f"A must multiply numbers, got dtype {dtype}")
-    many = {name: getattr(A, name) for name in ("matmat", "rmatmat") if hasattr(A, name)}
-    return LinearOperator(shape, matvec=A.matvec, rmatvec=A.rmatvec, dtype=dtype, **many)
 
 
 def _numbers(value: Any, name: str) -> Array:

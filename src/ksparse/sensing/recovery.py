@@ -46,8 +46,9 @@ def recover(
     Parameters
     ----------
     A : array, sparse matrix, or operator of shape (n, d), real or complex
-        An operator is a `scipy.sparse.linalg.LinearOperator`, one of pylops, or anything with `shape`, `matvec` and
-        `rmatvec` (`dtype`, `matmat` and `rmatmat` are used if they are there).
+        An operator is a `scipy.sparse.linalg.LinearOperator`, one of pylops or SigPy, anything with `shape`, `matvec`
+        and `rmatvec` (`dtype`, `matmat` and `rmatmat` are used if they are there), or a tuple of two functions of a
+        vector and the shape, ``(matvec, rmatvec, (n, d))``.
         Arrays of float64 or complex128 are not copied, except by "auto" if the norms of the columns differ much, and
         for eight right-hand sides or more: in single precision, and transposed unless the array has Fortran order.  An
         operator is never turned into a matrix.
