@@ -15,7 +15,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_dask", "_files", "_jit", "_text", "_validate"},
+    {"_dask", "_files", "_jit", "_text", "_threads", "_validate"},
     {"operators", "losses", "result"},
     {"design"},
     {"problem"},
@@ -35,11 +35,12 @@ FREE = {
     "_validate": set(),
     "_text": set(),
     "_jit": set(),
+    "_threads": set(),
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {
     "_dask": {"distributed"},
-    "_jit": {"threadpoolctl"},
+    "_threads": {"threadpoolctl"},
     "_text": {"pandas", "rich"},
     "_minimize": {"sklearn"},
     "cli": {"pyarrow", "rich", "sklearn", "typer"},

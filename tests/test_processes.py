@@ -45,6 +45,33 @@ def test_import_is_cheap(cache):
     assert set(python(code.format(use), cache).split()) - packages == {"ksparse", "numpy"}
 
 
+RECOVER = """
+    import sys
+    import numpy as np
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import aslinearoperator
+    from ksparse import {0} recover
+    A = np.random.default_rng(0).standard_normal((80, 200))
+    X = np.zeros((200, 9))
+    X[:5] = np.arange(1.0, 10.0)
+    for kind in (np.array, csr_array, aslinearoperator):
+        for Y in (A @ X, (A @ X)[:, 0]):
+            found = recover(kind(A), Y, 5, algorithm={1})
+            assert np.allclose(found.x, X if Y.ndim == 2 else X[:, 0])
+    print("numba" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["'auto'", "'sp'", "'htp'", "'omp'", "CoSaMP(refit=True)"])
+def test_recover_without_compiled_code_does_not_load_numba(cache, algorithm):
+    names = "CoSaMP," if "CoSaMP" in algorithm else ""
+    assert python(RECOVER.format(names, algorithm), cache).split() == ["False"]
+
+
+def test_a_solver_that_needs_compiled_code_loads_it(cache):
+    assert python(RECOVER.format("", "'niht'"), cache).split() == ["True"]
+
+
 FIRST = """
     import sys
     import numpy as np

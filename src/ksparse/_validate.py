@@ -230,3 +230,24 @@ def check_step(step: Any, names: tuple[str, ...]) -> float | str:
         return check_number(step, "step", strict=True)
     except ValueError as error:
         raise ValueError(f"{error}; or one of {', '.join(map(repr, names))}") from None
+
+
+def canonical(A: Any, name: str = "A") -> Any:
+    """A sparse matrix as valid CSR that stores every entry once, columns in ascending order; anything else as it is.
+
+    Sums are the same if an entry is stored in two parts, but counts, shifts and squares of entries are not: so every
+    matrix goes through here before it is measured.  The caller's object is never changed.
+    """
+    if not hasattr(A, "tocsr"):
+        return A
+    A = A.tocsr()
+    # a shell of its own around the same arrays, so that SciPy's checks and repairs leave the caller's object alone
+    try:
+        own = type(A)((A.data, A.indices, A.indptr), shape=A.shape)
+        own.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"{name} is not a valid sparse matrix: {error}") from None
+    if not own.has_canonical_format:
+        own = own.copy()
+        own.sum_duplicates()
+    return own

@@ -13,7 +13,7 @@ from trials import SMALL, files, finish, invoke, matched, start
 
 import ksparse
 from ksparse import _dask
-from ksparse._jit import blas_threads, threads
+from ksparse._threads import blas_threads, threads
 from ksparse.sensing import phase
 from ksparse.sensing.phase import Cluster, Experiment, Ledger, Pool, collect, make_pool, workers
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import orthogonal_mp
 
 import ksparse
 from ksparse import HTP, IHT, NIHT, OMP, OMPR, PGD, ROMP, CoSaMP, GraHTP, GraSP, SubspacePursuit, minimize, recover
-from ksparse._jit import blas_threads
+from ksparse._threads import blas_threads
 from ksparse.sensing import ensembles, signals
 
 ALL = ("auto", "iht", "niht", "pgd", "htp", "cosamp", "sp", "omp", "romp", "ompr", "grasp", "grahtp", "stoiht",
@@ -668,56 +668,6 @@ def test_entries_that_are_there_twice():
     entries = twice.nnz
     np.testing.assert_allclose(recover(twice, y, 6, algorithm="htp").x, x, atol=1e-9)
     assert twice.nnz == entries
-
-
-class Products:
-    """An operator of no library: it has products, and says its dtype only if it is told."""
-
-    def __init__(self, A, dtype=None):
-        self.A, self.shape = A, A.shape
-        if dtype is not None:
-            self.dtype = dtype
-
-    def matvec(self, x):
-        return self.A @ x
-
-    def rmatvec(self, r):
-        return self.A.conj().T @ r
-
-
-@pytest.mark.parametrize("kind", ["real", "complex"])
-def test_anything_with_products_is_an_operator(kind):
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((60, 128)) + (1j * rng.standard_normal((60, 128)) if kind == "complex" else 0.0)
-    x = np.zeros((128, 2), A.dtype)
-    x[[3, 50, 90], 0], x[[7, 8], 1] = [1.0, -2.0, 3.0], [4.0, 1.0]
-    for operator in (Products(A), Products(A, A.dtype), Products(A, A.dtype.name)):
-        for y, truth in ((A @ x[:, 0], x[:, 0]), (A @ x, x)):
-            np.testing.assert_allclose(recover(operator, y, 6, check_adjoint=True).x, truth, atol=1e-8)
-    with pytest.raises(ValueError, match=r"algorithm='bp' reads the entries of A"):
-        recover(Products(A), A @ x[:, 0], 6, algorithm="bp")
-
-
-def test_an_operator_that_lacks_something_is_refused():
-    class Half:
-        shape = (3, 4)
-
-        def matvec(self, x):
-            return x[:3]
-
-    with pytest.raises(ValueError, match="A must have rmatvec beside matvec, got Half"):
-        recover(Half(), np.ones(3), 1)
-    bent = Products(np.ones((3, 4)))
-    for shape, words in {
-        (3,): "two dimensions",
-        (3, 2.5): r"A.shape\[1\] must be an integer",
-        (0, 4): "at least 1",
-    }.items():
-        bent.shape = shape
-        with pytest.raises(ValueError, match=words):
-            recover(bent, np.ones(3), 1)
-    with pytest.raises(ValueError, match="A must multiply numbers, got dtype"):
-        recover(Products(np.ones((3, 4)), "U3"), np.ones(3), 1)
 
 
 def test_the_residual_of_an_operator_is_that_of_its_signal():

@@ -11,12 +11,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._threads import between_blocks
 from .base import Array, Columns, Design, Point, Scaling, Stage, joined, summed
 from .kernels import Rows
 from .matrix import InMemory, as_matrix, as_rows, check_norms, dense, frozen, is_sparse, stored_moments
@@ -27,9 +27,6 @@ AHEAD = 1  # blocks read before they are wanted
 BLOCK = 1 << 24  # bytes
 DRAW = 56  # bytes to draw a row, to sort the draws and to find the row again
 SHARE_OF_BLOCKS, SHARE_OF_SAMPLE, SHARE_OF_COLUMNS = 1 / 4, 1 / 4, 1 / 2  # of that memory
-
-# called after every block; it may raise, to stop a pass that takes minutes
-between_blocks: ContextVar[Callable[[], None]] = ContextVar("between_blocks", default=lambda: None)
 
 
 class Times(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._jit import ordered_map
-from .._validate import as_real
+from .._threads import ordered_map
+from .._validate import as_real, canonical
 from . import kernels
 from .base import Array, Columns, Design, Point, Scaling, Stage, membership, summed
 from .kernels import CSR, Rows
@@ -65,27 +65,6 @@ def as_rows(A: Any, name: str = "A") -> Rows:
     if array.ndim != 2:
         raise ValueError(f"{name} must be a matrix (rows are samples), got shape {array.shape}")
     return frozen(_as_float(array))
-
-
-def canonical(A: Any, name: str = "A") -> Any:
-    """A sparse matrix as valid CSR that stores every entry once, columns in ascending order; anything else as it is.
-
-    Sums are the same if an entry is stored in two parts, but counts, shifts and squares of entries are not: so every
-    matrix goes through here before it is measured.  The caller's object is never changed.
-    """
-    if not hasattr(A, "tocsr"):
-        return A
-    A = A.tocsr()
-    # a shell of its own around the same arrays, so that SciPy's checks and repairs leave the caller's object alone
-    try:
-        own = type(A)((A.data, A.indices, A.indptr), shape=A.shape)
-        own.check_format(full_check=True)
-    except ValueError as error:
-        raise ValueError(f"{name} is not a valid sparse matrix: {error}") from None
-    if not own.has_canonical_format:
-        own = own.copy()
-        own.sum_duplicates()
-    return own
 
 
 def _as_csr(A: Any, name: str) -> CSR:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design.blocks import between_blocks
+from .._threads import between_blocks
 from ..result import History, Progress, Record, Status
 from .checkpoint import Entry, active
 from .resume import end_entry, restored_result

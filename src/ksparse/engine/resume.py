@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..problem import Problem, Slots
 from ..result import History, Result, Status
 from .checkpoint import Entry, encoded, sums
+
+if TYPE_CHECKING:
+    from ..problem import Problem, Slots
 
 DAMAGED = "the checkpoint holds columns that this problem does not have; remove the file"
 CHANCE = 2**96  # a seed above it was drawn by NumPy, not given by the user

@@ -18,10 +18,9 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from .._validate import as_array, as_real
+from .._validate import as_array, as_real, canonical
 from ..design import Source
 from ..design.blocks import pick_rows
-from ..design.matrix import canonical
 from ..sources import as_source
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))

@@ -17,9 +17,9 @@ import numpy as np
 from scipy.linalg import get_lapack_funcs
 from scipy.special import gammaln
 
-from .._jit import ordered_map
+from .._threads import ordered_map
 from ..result import Record, Status
-from ..solvers.pursuit import Array, Columns, Iterate, Numbers, magnitudes, top
+from ..solvers.pursuit import Array, Columns, Iterate, Numbers, entered, magnitudes, top
 from ..solvers.sp import exchange
 from .linear import Linear, column_norms, squared_norm
 from .matrix_system import SINGULAR, Matrix
@@ -234,7 +234,7 @@ class AutoSearch(SignalRun):
             self.now[point.signal] = point
             if not self.sizes[point.signal].seen:  # until there is something better
                 self.best[point.signal] = point
-        return self.record(sum(new.entered(old) for old, new in zip(before, after, strict=True)))
+        return self.record(entered(before, after))
 
 
 def rungs(most: int) -> list[int]:
@@ -334,7 +334,7 @@ def remove(system: Linear, point: Iterate, first: float, limit: float = math.inf
     """
     rest = 2.0 * system.n * point.misfit
     if isinstance(system, Matrix):
-        inverse = _inverse(system.block(point.signal, point.columns).gram())
+        inverse = _inverse(system.gram(point.signal, point.columns))
         if inverse is not None:
             return _eliminate(point, inverse, rest, limit)
     squares = magnitudes(point.x) ** 2

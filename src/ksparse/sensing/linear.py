@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import blas_threads
+from .._threads import blas_threads
 from ..solvers.pursuit import Array, Columns, Iterate, Numbers, System, find, merged
 
 SAMPLE = 256  # rows are enough to estimate the norms of columns
@@ -179,7 +179,10 @@ class Operator(Linear):
         if image.ndim != 2 or image.shape[0] != length:
             raise ValueError(f"A's {name} must give {length} numbers for a vector, got shape {image.shape}")
         if image.dtype.kind == "c" and self.dtype == np.float64:
-            raise ValueError(f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; say dtype=complex")
+            raise ValueError(
+                f"A's dtype is {self.A.dtype}, but its {name} gives complex numbers; return the real part, or say "
+                "dtype=complex"
+            )
         if not np.isfinite(image).all():
             raise ValueError(f"A's {name} gave NaN or infinity for finite numbers; correct the operator")
         return image.astype(self.dtype, copy=False)

@@ -10,21 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-from .._jit import more_blas_threads, ordered_map
-from ..solvers.pursuit import Array, Columns, Iterate, find, top
+from .._threads import more_blas_threads, ordered_map
+from ..solvers.pursuit import Array, Columns, Iterate, top
 from .linear import Linear, some_rows, squared_norm
 
-TRANSPOSE = 8  # right-hand sides from which on a transposed copy of an array pays
-SMALL = 1 << 23  # products in a Gram matrix: smaller fits are done together, to save overhead in Python
-TOGETHER = 1 << 19  # numbers in the columns of fits that are done together: they stay in the cache
 LARGE = 1 << 22  # numbers in a product: more threads are faster
 AHEAD = 24  # columns whose products with all others are computed at once, for pursuits that add them one by one
 EXACT = 1e-6  # of ‖y‖: for a smaller residual, correlations are not computed as differences
 DELICATE = 1e-3  # reciprocal condition of a Gram matrix below which normal equations want a correction
 SINGULAR = 1e-10  # the same, below which they lose too much
-CLEAN = 1e-11  # of A_T* y: what may be left of it in a residual
 CHUNK = 256  # rows from which columns are copied at once
-ROWS = 16  # rows transposed at once: two cache lines of each column
 
 
 class Matrix(Linear):
@@ -34,14 +29,8 @@ class Matrix(Linear):
         super().__init__(A, y, check)
         self.dense = isinstance(A, np.ndarray)
         self.first = np.empty((0, 0, 0))  # A*y of every signal, once a run has started
-        self._caches: list[ColumnCache] = []
-        if not self.dense:
-            self._columns = A.T.tocsr()
-        elif len(y) < TRANSPOSE:
-            self._caches = [ColumnCache(A) for _ in y]
-        else:
-            self._columns = transposed(A)
-            self._products = [Products() for _ in y]
+        self._caches = [ColumnCache(A) for _ in y] if self.dense else []
+        self._columns: Any = None if self.dense else A.T.tocsr()
         self._ahead = Lookahead(self)
 
     def start(self) -> list[Iterate]:
@@ -51,6 +40,10 @@ class Matrix(Linear):
 
     def block(self, signal: int, columns: Columns) -> Block:
         return self._caches[signal].block(columns) if self._caches else Block(self._columns[columns])
+
+    def gram(self, signal: int, columns: Columns) -> Array:
+        """A_T* A_T"""
+        return self.block(signal, columns).gram()
 
     def forward(self, points: Sequence[Iterate], supports: Sequence[Columns], xs: Sequence[Array]) -> Array:
         images = np.empty((len(xs), self.y.shape[1], self.n), self.dtype)
@@ -65,12 +58,13 @@ class Matrix(Linear):
 
     def adjoint(self, r: Array) -> Array:
         flat = r.reshape(-1, self.n)
-        if self.dense:
-            with more_blas_threads(self.threads if len(flat) * self.A.size >= LARGE else 1):
-                image = (flat.conj() @ self.A).conj()
-        else:
-            image = np.ascontiguousarray((self.A.conj().T @ flat.T).T)
-        return image.reshape(*r.shape[:-1], self.d)
+        image = self.correlations(flat, self.A) if self.dense else (self.A.conj().T @ flat.T).T
+        return np.ascontiguousarray(image).reshape(*r.shape[:-1], self.d)
+
+    def correlations(self, r: Array, A: Array) -> Array:
+        """A* r of every row of r, for an array as large as A."""
+        with more_blas_threads(self.threads if len(r) * A.size >= LARGE else 1):
+            return (r.conj() @ A).conj()
 
     @cached_property
     def mean_square(self) -> float:
@@ -91,43 +85,13 @@ class Matrix(Linear):
 
     def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
         self.check()
-        pairs = [(point.signal, columns) for point, columns in zip(points, supports, strict=True)]
-        groups = self._groups(pairs)
-        fitted: dict[int, Iterate] = {}
-        runs = ordered_map(lambda group: self._fit_group([pairs[i] for i in group]), groups)
-        for group, found in zip(groups, runs, strict=True):
-            fitted |= dict(zip(group, found, strict=True))
-        return [fitted[i] for i in range(len(pairs))]
-
-    def _groups(self, pairs: list[tuple[int, Columns]]) -> list[list[int]]:
-        """Which fits are done together: small ones with the same number of columns, some at a time."""
-        sizes: dict[int, list[int]] = {}
-        for i, (_, columns) in enumerate(pairs):
-            small = self.dense and not self._caches and 0 < columns.size**2 * self.n <= SMALL
-            sizes.setdefault(columns.size if small else -1 - i, []).append(i)
-        groups = []
-        for size, members in sizes.items():
-            step = max(1, TOGETHER // max(1, size * self.n))
-            groups += [members[start : start + step] for start in range(0, len(members), step)]
-        return groups
-
-    def _fit_group(self, pairs: list[tuple[int, Columns]]) -> list[Iterate]:
-        if len(pairs) == 1:
-            return [self._fit(*pairs[0])]
-        signals = np.array([signal for signal, _ in pairs])
-        supports = np.stack([columns for _, columns in pairs])
-        first = np.take_along_axis(self.first[signals], supports[:, np.newaxis], axis=2)
-        xs, rests, good = least_squares_together(self._columns, supports, self.y[signals], first)
-        return [
-            self.point(signal, columns, x, rest) if fine else self._fit(signal, columns)
-            for (signal, columns), x, rest, fine in zip(pairs, xs, rests, good, strict=True)
-        ]
+        return list(
+            ordered_map(lambda task: self._fit(task[0].signal, task[1]), list(zip(points, supports, strict=True)))
+        )
 
     def _fit(self, signal: int, columns: Columns) -> Iterate:
         block = self.block(signal, columns)
-        known = self.dense and not self._caches
-        gram = self._products[signal].of(columns, block) if known else block.gram()
-        x, rest = least_squares(block, gram, self.y[signal], self.first[signal][:, columns])
+        x, rest = least_squares(block, block.gram(), self.y[signal], self.first[signal][:, columns])
         return self.point(signal, columns, x, rest)
 
 
@@ -198,31 +162,6 @@ class Block:
         return self.rows if isinstance(self.rows, np.ndarray) else self.rows.toarray()
 
 
-class Products:
-    """Products of columns with each other, as far as one signal's last fits needed them."""
-
-    def __init__(self) -> None:
-        self.columns, self.gram = np.empty(0, np.int64), np.empty((0, 0))
-
-    def of(self, columns: Columns, block: Block) -> Array:
-        """A_T* A_T; most of its columns were in the last fit."""
-        at, known = find(self.columns, columns)
-        if known.all() and columns.size:
-            return self.gram[np.ix_(at, at)]  # the products of the other columns are kept
-        if 2 * np.count_nonzero(known) < columns.size:
-            gram = block.gram()
-        else:
-            gram = np.empty((columns.size, columns.size), block.rows.dtype)
-            gram[np.ix_(known, known)] = self.gram[np.ix_(at[known], at[known])]
-            new = block.rows[~known]
-            across = new.conj() @ block.rows[known].T
-            gram[np.ix_(~known, known)] = across
-            gram[np.ix_(known, ~known)] = across.conj().T
-            gram[np.ix_(~known, ~known)] = new.conj() @ new.T  # one array with itself: half the work
-        self.columns, self.gram = columns, gram
-        return gram
-
-
 class ColumnCache:
     """Columns of an array that were used before, and their products with each other.
 
@@ -288,35 +227,6 @@ class CachedBlock(Block):
 
     def dense(self) -> Array:
         return self.rows[self.slots]
-
-
-def transposed(A: Array) -> Array:
-    """A transposed, in C order: a copy, made some rows at a time, unless A has Fortran's order."""
-    if A.flags.f_contiguous:
-        return A.T
-    out = np.empty(A.shape[::-1], A.dtype)
-    for start in range(0, len(A), ROWS):
-        out[:, start : start + ROWS] = A[start : start + ROWS].T
-    return out
-
-
-@np.errstate(over="ignore", invalid="ignore")  # a solution that is not finite counts as no good
-def least_squares_together(
-    rows: Array, supports: NDArray[np.int64], y: Array, first: Array
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Small fits of several signals, on supports (signals, columns) of A's columns, given as rows.
-
-    Returns x, the residuals, and whether each fit is accurate; the others are left to `least_squares`.
-    """
-    block = rows[supports]  # (signals, columns, n)
-    conjugate, right = block.conj(), first.swapaxes(1, 2)
-    try:
-        x = np.linalg.solve(conjugate @ block.swapaxes(1, 2), right).swapaxes(1, 2)
-    except np.linalg.LinAlgError:
-        return first, y, np.zeros(len(y), dtype=bool)
-    rest = y - x @ block
-    left = np.abs(conjugate @ rest.swapaxes(1, 2)).max(axis=(1, 2))
-    return x, rest, left <= CLEAN * np.abs(right).max(axis=(1, 2))
 
 
 def least_squares(block: Block, gram: Array, y: Array, first: Array) -> tuple[Array, Array]:

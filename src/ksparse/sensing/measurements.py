@@ -12,15 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import diags_array, issparse
 from scipy.sparse.linalg import LinearOperator
 
-from .._validate import as_real, check_count
-from ..design.matrix import canonical
+from .._validate import as_real, canonical
 from ..engine.loop import Task, Trace
 from ..result import Record, Result, Status
 from ..solvers.pursuit import Array, Iterate, Numbers
+from .foreign import as_operator
 from .linear import Linear, Operator, column_norms, some_rows, squared_norm
+from .many_signals import ManySignals
 from .matrix_system import Matrix
 
 OTHERS = "use 'auto', 'htp', 'cosamp' or 'sp'"
+COPY = 8  # right-hand sides from which on copies of an array pay
 UNEVEN = 2.0  # norms of columns that differ by more than this factor
 ADJOINT = 1e-6  # relative difference of ⟨Au, v⟩ and ⟨u, A*v⟩ that is no rounding
 GOAL = 1e-10  # of ‖y‖: a residual below it is rounding
@@ -90,8 +92,10 @@ class Measurements:
         parts = np.ascontiguousarray(parts, dtype)
         if self.joint:
             parts = parts.reshape(1, -1, self.n)
-        kind = Operator if isinstance(self.A, LinearOperator) else Matrix
-        return kind(self.A, parts, check)
+        if isinstance(self.A, LinearOperator):
+            return Operator(self.A, parts, check)
+        many = isinstance(self.A, np.ndarray) and len(parts) >= COPY
+        return (ManySignals if many else Matrix)(self.A, parts, check)
 
     def scaled(self, size: float | None) -> float | None:
         """A size in the units of y as one of the scaled system."""
@@ -290,12 +294,9 @@ def summary(ends: Sequence[Status]) -> Status:
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 def _check_matrix(A: Any) -> Any:
-    if isinstance(A, LinearOperator):
-        if A.dtype is None:
-            raise ValueError("A must say its dtype; give LinearOperator(..., dtype=float) or dtype=complex")
-        return A
-    if hasattr(A, "matvec") and hasattr(A, "shape"):
-        return _as_operator(A)
+    operator = as_operator(A)
+    if operator is not None:
+        return operator
     if issparse(A):
         if A.dtype.kind not in "biufc":
             raise ValueError(f"A must hold numbers, got dtype {A.dtype}")
@@ -306,24 +307,6 @@ def _check_matrix(A: Any) -> Any:
     if A.ndim != 2:
         raise ValueError(f"A must have two dimensions, got shape {A.shape}")
     return A
-
-
-def _as_operator(A: Any) -> LinearOperator:
-    """What multiplies without being SciPy's LinearOperator, as one: pylops' operators, or a class of the user's own."""
-    if not hasattr(A, "rmatvec"):
-        raise ValueError(
-            f"A must have rmatvec beside matvec, got {type(A).__name__}; it is the product with A's adjoint"
-        )
-    shape = tuple(A.shape)
-    if len(shape) != 2:
-        raise ValueError(f"A must have two dimensions, got shape {shape}")
-    shape = (check_count(shape[0], "A.shape[0]"), check_count(shape[1], "A.shape[1]"))
-    dtype = getattr(A, "dtype", None)
-    dtype = np.asarray(A.matvec(np.zeros(shape[1]))).dtype if dtype is None else np.dtype(dtype)
-    if dtype.kind not in "biufc":
-        raise ValueError(f"A must multiply numbers, got dtype {dtype}")
-    many = {name: getattr(A, name) for name in ("matmat", "rmatmat") if hasattr(A, name)}
-    return LinearOperator(shape, matvec=A.matvec, rmatvec=A.rmatvec, dtype=dtype, **many)
 
 
 def _numbers(value: Any, name: str) -> Array:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._jit import one_blas_thread
 from .._text import progress
+from .._threads import one_blas_thread
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number
 from ..engine import loop
 from ..engine.loop import BLOW_UP, PATIENCE, Clock
 from ..result import Progress, Record, Result, Status
 from ..solvers import SOLVERS
 from ..solvers.base import Solver
-from ..solvers.pursuit import Course, Iterate, Steps
+from ..solvers.pursuit import Course, Iterate, Steps, entered
 from . import convex
 from .auto import AutoSearch, most
 from .linear import Linear
@@ -46,11 +46,12 @@ def recover(
     Parameters
     ----------
     A : array, sparse matrix, or operator of shape (n, d), real or complex
-        An operator is a `scipy.sparse.linalg.LinearOperator`, one of pylops, or anything with `shape`, `matvec` and
-        `rmatvec` (`dtype`, `matmat` and `rmatmat` are used if they are there).
+        An operator is a `scipy.sparse.linalg.LinearOperator`, one of pylops or SigPy, anything with `shape`, `matvec`
+        and `rmatvec` (`dtype`, `matmat` and `rmatmat` are used if they are there), or a tuple of two functions of a
+        vector and the shape, ``(matvec, rmatvec, (n, d))``.
         Arrays of float64 or complex128 are not copied, except by "auto" if the norms of the columns differ much, and
-        for eight right-hand sides or more unless the array has Fortran order.  An operator is never turned into a
-        matrix.
+        for eight right-hand sides or more: in single precision, and transposed unless the array has Fortran order.  An
+        operator is never turned into a matrix.
     y : array of shape (n,) or (n, p)
         One right-hand side or several, which go through A together.
     k : int
@@ -158,15 +159,15 @@ class PursuitRun(SignalRun):
         stage = 0
         while active := [i for i, end in enumerate(self.ends) if end is None]:
             self.system.check()
-            stage, changes = stage + 1, 0
-            moved = self.pursuit.advance(self.system, self.k, [self.now[i] for i in active])
-            for i, point in zip(active, moved, strict=True):
-                before, self.now[i] = self.now[i], point
-                changes += point.entered(before)
+            stage += 1
+            points = [self.now[i] for i in active]
+            moved = self.pursuit.advance(self.system, self.k, points)
+            for i, before, point in zip(active, points, moved, strict=True):
+                self.now[i] = point
                 end = self.courses[i].take(self.pursuit, before, point)
                 self.best[i] = self.courses[i].best
                 self.ends[i] = self._end(end, point, stage)
-            yield self.record(changes)
+            yield self.record(entered(points, moved))
 
     def _end(self, end: str | None, point: Iterate, stage: int) -> Status | None:
         """How the run of a signal ended with this point, from what its course says."""
@@ -197,7 +198,7 @@ def _check_algorithm(algorithm: Any) -> tuple[str, Any]:
         raise ValueError(
             f"algorithm must be one of {known}, or an instance such as CoSaMP(select=1), got {algorithm!r}"
         )
-    return next((name for name, cls in SOLVERS.items() if type(algorithm) is cls), type(algorithm).__name__), algorithm
+    return SOLVERS.name_of(algorithm), algorithm
 
 
 def _refuse_ignored(name: str, **settings: Any) -> None:

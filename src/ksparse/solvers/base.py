@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from .._validate import check_fields as check_fields
 from ..engine.loop import Clock, State
 from ..engine.loop import StepControl as StepControl
-from ..problem import Problem, Slots, inverse
-from ..problem import Snapshot as Snapshot
-from ..problem import copy_slots as copy_slots
 from ..result import Record
+
+if TYPE_CHECKING:
+    from ..problem import Problem, Slots
 
 
 @runtime_checkable
@@ -49,6 +49,8 @@ class Solver(Protocol):
 
     def explain_divergence(self, problem: Problem, k: int, step: float) -> tuple[str, str]:
         """Message and remedy for a run that diverged; here for one that takes gradient steps."""
+        from ..problem import inverse
+
         safe = inverse(problem.smoothness(k), 1.0)
         if step <= safe:
             return f"step {step:.3g} let the objective grow", f"try {step / 10:.2g}, a larger k or step='auto'"

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from .._jit import kernel
 from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
-from ..problem import Problem, Slots, inverse
+from ..problem import Problem, Slots, Snapshot, copy_slots, inverse
 from ..result import Record
-from .base import Snapshot, copy_slots
 from .pursuit import Array, GradientSystem, Iterate, Numbers, Steps, remember
 from .screen import SWAPS, admit, descend, finish, make_screen, project
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .pursuit import Iterate, Pursuit, System, gradient_point, magnitudes, newton_steps, top
+from .pursuit import Iterate, Pursuit, System, newton_steps
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,5 @@ class GraHTP(Pursuit):
     any_loss: ClassVar[bool] = True
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
-        gradients = system.negative_gradients(points)
         steps = newton_steps(system, points) if self.step == "auto" else np.full(len(points), self.step)
-        return system.fit(points, top(magnitudes(gradient_point(points, gradients, steps)), k))
+        return system.fit(points, system.steepest(points, k, steps))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
+from .pursuit import Iterate, Pursuit, System, union
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class GraSP(Pursuit):
 
     def advance(self, system: System, k: int, points: list[Iterate]) -> list[Iterate]:
         count = max(1, min(self.select * k, system.room - k))
-        wide = system.fit(points, union(points, top(magnitudes(system.negative_gradients(points)), count)))
-        supports = [point.largest(k) for point in wide]
-        return system.fit(wide, supports) if self.refit else system.keep(wide, supports)
+        supports = union(points, system.steepest(points, count))
+        if self.refit:
+            return system.fit_largest(points, supports, k)
+        wide = system.fit(points, supports)
+        return system.keep(wide, [point.largest(k) for point in wide])

@@ -15,9 +15,9 @@ from ..design import Stage
 from ..design.kernels import add_rows
 from ..engine.loop import Clock, Overflow, State
 from ..losses import weighted_derivative
-from ..problem import Problem, Slots
+from ..problem import Problem, Slots, Snapshot
 from ..result import Record
-from .base import Snapshot, Solver, StepControl, check_fields
+from .base import Solver, StepControl, check_fields
 from .screen import (
     DRIFT,
     LISTED,

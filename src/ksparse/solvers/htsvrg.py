@@ -14,9 +14,9 @@ from .._jit import kernel
 from ..design import Stage
 from ..engine.loop import Clock, Overflow, State
 from ..losses import weighted_derivative
-from ..problem import Problem, Slots
+from ..problem import Problem, Slots, Snapshot
 from ..result import Record
-from .base import Snapshot, Solver, StepControl, check_fields
+from .base import Solver, StepControl, check_fields
 from .screen import (
     LOG,
     LOOKS,

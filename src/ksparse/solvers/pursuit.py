@@ -1,27 +1,29 @@
 """Pursuits: algorithms that choose columns by the derivatives of F and fit on the columns they chose.
 
 A pursuit knows neither losses nor matrices: it runs on a `System`, one signal or several at once, each of which has a
-misfit F that is to be small.  For `minimize` the system is a problem with any loss (`ProblemSystem`), for `recover` a
-matrix or an operator, real or complex, with one or many right-hand sides (`sensing/linear.py`).
+misfit F that is to be small.  For `minimize` the system is a problem with any loss (`problem_system.py`), for `recover`
+a matrix or an operator, real or complex, with one or many right-hand sides (`sensing/linear.py`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.loop import PATIENCE, Clock, State
 from ..operators import largest
-from ..problem import Problem, Slots
 from ..result import Record, Status
-from .base import Solver, check_fields, copy_slots
-from .newton import NONE, Fit, Refitter
+from .base import Solver, check_fields
+
+if TYPE_CHECKING:
+    from ..problem import Problem, Slots
 
 Array = NDArray[Any]
 Columns = NDArray[np.int64]
@@ -50,10 +52,6 @@ class Iterate:
         at, mine = find(self.columns, columns)
         out[:, mine] = self.x[:, at[mine]]
         return out
-
-    def entered(self, before: Iterate) -> int:
-        """How many of its columns another point did not have."""
-        return self.columns.size - int(np.count_nonzero(find(before.columns, self.columns)[1]))
 
 
 class GradientSystem(ABC):
@@ -102,6 +100,23 @@ class System(GradientSystem):
     def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
         """The least misfit on each support.  An iterative fit starts from the point, and may stop when the derivatives
         on the support have fallen to a `share` of what they were."""
+
+    def fit_largest(
+        self, points: Sequence[Iterate], supports: Sequence[Columns], k: int, share: float = 0.0
+    ) -> list[Iterate]:
+        """Fit on each support, then once more on the k columns with the largest coefficients."""
+        wide = self.fit(points, supports, share)
+        large = [i for i, point in enumerate(wide) if point.columns.size > k]
+        if large:
+            narrow = self.fit([wide[i] for i in large], [wide[i].largest(k) for i in large], share)
+            for i, point in zip(large, narrow, strict=True):
+                wide[i] = point
+        return wide
+
+    def steepest(self, points: Sequence[Iterate], count: int, steps: Numbers | None = None) -> list[Columns]:
+        """The columns with the largest derivatives at each point; with steps, those of the largest x − step·∇F."""
+        gradients = self.negative_gradients(points)
+        return top(magnitudes(gradients if steps is None else gradient_point(points, gradients, steps)), count)
 
     @abstractmethod
     def keep(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Iterate]:
@@ -154,8 +169,8 @@ class Steps(Solver):
 
     def settled(self, before: Iterate, after: Iterate, first: float) -> bool:
         """Whether a step changed nothing that matters; `first` is the misfit of the start."""
-        still = np.array_equal(before.columns, after.columns)
-        return still and abs(before.misfit - after.misfit) <= self.tol * max(after.misfit, 1e-30 * first)
+        still = abs(before.misfit - after.misfit) <= self.tol * max(after.misfit, 1e-30 * first)
+        return still and np.array_equal(before.columns, after.columns)
 
 
 @dataclass
@@ -197,6 +212,8 @@ class Pursuit(Steps):
         name = type(self).__name__
         if problem.positive or problem.radius < math.inf:
             raise ValueError(f"{name} knows no positive=True and no radius; use HTSVRG or PGD for those")
+        from .problem_system import ProblemSystem  # it needs compiled code, which `recover` can do without
+
         system = ProblemSystem(problem, slots, clock)
         if not (self.any_loss or system.refitter.quadratic):
             raise ValueError(f"{name} is for loss='squared'; GraSP and GraHTP are for all losses")
@@ -231,157 +248,6 @@ class Pursuit(Steps):
         return "the iterates left the range of floats", "scale the columns, or give a ridge"
 
 
-class ProblemSystem(System):
-    """A problem of `minimize` as a system of one signal: any loss, fits by Newton's method.
-
-    The kept columns and the intercept are in every fit.  A pursuit sees the free columns only, numbered from zero, so
-    that it cannot choose a kept one a second time.
-    """
-
-    def __init__(self, problem: Problem, slots: Slots, clock: Clock) -> None:
-        self.problem, self.slots, self.clock = problem, slots, clock
-        self.free = np.delete(np.arange(problem.d), problem.kept)
-        self.n, self.d, self.room = problem.n, self.free.size, max(1, problem.n - problem.n_kept)
-        self.k = slots.x.size - problem.n_kept
-        self.steps = 0
-        self._told = 0
-        self.refitter = Refitter(problem, clock.check, 2 * self.k + problem.kept.size)
-
-    def start(self, kind: str) -> Iterate:
-        """Where a run begins, by `Pursuit.start`: at x0 as it is, at the fit on its columns, or at the empty model."""
-        x, empty = self.problem.vector(self.slots), self.refitter.empty_fit()
-        self.null = empty.objective
-        if kind == "empty" or not x.any():
-            return self._point(empty)
-        columns = np.flatnonzero(x[self.free])
-        every = self._with_kept(columns)
-        given = x[every], self.problem.constant(self.slots)
-        if kind == "x0":
-            return self._at(columns, *given)
-        nothing = np.concatenate([empty.x, np.zeros(columns.size)]), empty.constant
-        return self._point(self.refitter.newton(every, [given, nothing]))
-
-    def negative_gradients(self, points: Sequence[Iterate], one_by_one: bool = False) -> Array:
-        self.refitter.check()
-        gradients = np.empty((len(points), 1, self.d))
-        for gradient, point in zip(gradients, points, strict=True):
-            gradient[0] = -self._seen(point.rest)[0][self.free]
-        return gradients
-
-    def fit(self, points: Sequence[Iterate], supports: Sequence[Columns], share: float = 0.0) -> list[Iterate]:
-        return [self._fit(point, columns) for point, columns in zip(points, supports, strict=True)]
-
-    def keep(self, points: Sequence[Iterate], supports: Sequence[Columns]) -> list[Iterate]:
-        kept = self.problem.kept.size
-        return [
-            self._at(columns, np.concatenate([point.rest.x[:kept], point.on(columns)[0]]), point.rest.constant)
-            for point, columns in zip(points, supports, strict=True)
-        ]
-
-    def move(
-        self, points: Sequence[Iterate], directions: Array, steps: Numbers, supports: Sequence[Columns]
-    ) -> list[Iterate]:
-        moved = []
-        for point, direction, step, columns in zip(points, directions, steps, supports, strict=True):
-            on_kept, pull = self._on_kept(point.rest)
-            kept = point.rest.x[: on_kept.size] + step * on_kept
-            chosen = point.on(columns)[0] + step * direction[0, columns]
-            moved.append(self._at(columns, np.concatenate([kept, chosen]), point.rest.constant + step * pull))
-        return moved
-
-    def curvature_along(
-        self, points: Sequence[Iterate], directions: Array, supports: Sequence[Columns]
-    ) -> tuple[Numbers, Numbers]:
-        problem = self.problem
-        squares, curvatures = np.empty(len(points)), np.empty(len(points))
-        for i, (point, direction, columns) in enumerate(zip(points, directions, supports, strict=True)):
-            on_kept, pull = self._on_kept(point.rest)
-            v = np.concatenate([on_kept, direction[0, columns]])
-            # only the quotient counts, and squares of numbers around one do not overflow
-            exponent = math.frexp(max(float(np.abs(v).max(initial=0.0)), abs(pull)))[1]
-            v, pull = np.ldexp(v, -exponent), math.ldexp(pull, -exponent)
-            along = v @ self.refitter.block(self._with_kept(columns)) + pull
-            squares[i] = float(v @ v) + pull * pull
-            curvatures[i] = float(point.rest.curvature @ along**2) / problem.n + 2.0 * problem.ridge(v)
-        return squares, curvatures
-
-    def differences(self, before: Sequence[Iterate], after: Sequence[Iterate]) -> tuple[list[float], list[float]]:
-        """For the squared loss, whose derivatives are w·(z − y)."""
-        squares, curvatures = list[float](), list[float]()
-        weight, used = self.problem.weight, self.problem.weight > 0
-        for old, new in zip(before, after, strict=True):
-            dx = np.zeros(self.problem.d)
-            dx[new.rest.columns] = new.rest.x
-            dx[old.rest.columns] -= old.rest.x
-            with np.errstate(over="ignore", invalid="ignore"):  # a step that left the range of floats is not taken
-                turn = (new.rest.derivative - old.rest.derivative)[used]
-                square = float(dx @ dx)
-                squares.append(square + (new.rest.constant - old.rest.constant) ** 2)
-                along = float(np.sum(turn**2 / weight[used])) / self.problem.n
-                curvatures.append(along + self.problem.l2 * square)
-        return squares, curvatures
-
-    def curvatures(self, points: Sequence[Iterate]) -> Numbers:
-        if self.refitter.quadratic:
-            return np.full(len(points), float(self.refitter.spread[self.free].mean()) + self.problem.l2)
-        return np.array([self._seen(point.rest)[1][self.free].mean() for point in points]) + self.problem.l2
-
-    @property
-    def top_curvature(self) -> float:
-        return self.problem.top_eigenvalue(self.clock.check) / self.problem.n
-
-    # --- fits and points -----------------------------------------------------------------------------------------
-    def _fit(self, point: Iterate, columns: Columns) -> Iterate:
-        fit: Fit = point.rest
-        old = np.zeros(self.problem.d)
-        old[fit.columns] = fit.x
-        every = self._with_kept(columns)
-        return self._point(self.refitter.newton(every, [(old[every], fit.constant)]))
-
-    def _at(self, columns: Columns, x: Numbers, constant: float) -> Iterate:
-        """The point with these coefficients, those of the kept columns first; nothing is fitted."""
-        return self._point(self.refitter.newton(self._with_kept(columns), [(x, constant)], 0))
-
-    def point(self, columns: Columns, x: Numbers, constant: float, misfit: float) -> Iterate:
-        """The point of which `coefficients` gave this."""
-        return replace(self._at(columns, x, constant), misfit=misfit)
-
-    def coefficients(self, point: Iterate) -> tuple[Columns, Numbers, float, float]:
-        """A point's columns, the coefficients on the kept ones and them, the intercept, and the misfit."""
-        return point.columns, point.rest.x, point.rest.constant, point.misfit
-
-    def _point(self, fit: Fit) -> Iterate:
-        kept = self.problem.kept.size
-        return Iterate(0, self.free.searchsorted(fit.columns[kept:]), fit.x[np.newaxis, kept:], fit.objective, fit)
-
-    def _with_kept(self, columns: Columns) -> Columns:
-        """The kept columns, then these of the free ones, as the problem numbers them."""
-        return np.concatenate([self.problem.kept, self.free[columns]])
-
-    def _seen(self, fit: Fit) -> tuple[Numbers, Numbers]:
-        """∇F and, unless it is the same everywhere, the curvature of every column: one pass."""
-        if fit.seen is None:
-            self.refitter.passes += 1
-            gradient, _, own = self.refitter.means(fit.derivative, NONE if self.refitter.quadratic else fit.curvature)
-            gradient[fit.columns] += self.problem.l2 * fit.x
-            fit.seen = gradient, own
-        return fit.seen
-
-    def _on_kept(self, fit: Fit) -> tuple[Numbers, float]:
-        """−∇F on the kept columns and for the intercept."""
-        pull = -float(fit.derivative.mean()) if self.problem.intercept else 0.0
-        return -self._seen(fit)[0][self.problem.kept], pull
-
-    def record(self, before: Iterate, now: Iterate) -> Record:
-        """Put the point into the slots; its record."""
-        self.steps += before is not now
-        place = self.problem.place(self.k, self.free[now.columns], now.rest.x, now.rest.constant)
-        entered = now.entered(before)
-        copy_slots(place, self.slots)
-        passes, self._told = self.refitter.passes - self._told, self.refitter.passes
-        return Record(now.misfit, passes * self.problem.n, entered, 0.0, math.nan, abs(now.misfit - before.misfit))
-
-
 # --- helpers of pursuits ---------------------------------------------------------------------------------------------
 def magnitudes(x: Array) -> Numbers:
     """The magnitude of every column: (..., outputs, d) becomes (..., d)."""
@@ -392,7 +258,8 @@ def magnitudes(x: Array) -> Numbers:
 
 def top(scores: Numbers, count: int) -> list[Columns]:
     """The columns of the largest scores of each row; ties go to the lower index."""
-    return [np.flatnonzero(mask) for mask in largest(scores, min(count, scores.shape[-1]))]
+    count = min(count, scores.shape[-1])
+    return list(np.nonzero(largest(scores, count))[1].reshape(len(scores), count))
 
 
 def gradient_point(points: Sequence[Iterate], gradients: Array, steps: Numbers) -> Array:
@@ -417,10 +284,6 @@ def newton_steps(system: System, points: Sequence[Iterate]) -> Numbers:
     return np.divide(1.0, curvatures, out=np.ones_like(curvatures), where=curvatures > 1e-300)
 
 
-def union(points: Sequence[Iterate], more: Sequence[Columns]) -> list[Columns]:
-    return [merged(point.columns, columns) for point, columns in zip(points, more, strict=True)]
-
-
 # NumPy's functions for sets know nothing of order and take ten times as long, which shows in small problems.
 def find(columns: Columns, wanted: Columns) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Where wanted columns stand among others, both in increasing order, and which of them are there."""
@@ -431,9 +294,28 @@ def find(columns: Columns, wanted: Columns) -> tuple[NDArray[np.intp], NDArray[n
     return at, columns[at] == wanted
 
 
-def merged(some: Columns, others: Columns) -> Columns:
-    """The columns of both, each of which is in increasing order."""
-    both = np.concatenate([some, others])
+def union(points: Sequence[Iterate], more: Sequence[Columns]) -> list[Columns]:
+    """The columns of each point and these, in increasing order; all points at once."""
+    if len(points) == 1:
+        return [merged(points[0].columns, more[0])]
+    supports = [*(point.columns for point in points), *more]
+    every = np.concatenate(supports)
+    offsets = np.arange(len(points), dtype=np.int64) * (1 + every.max(initial=0))
+    both = merged(every + np.repeat(np.tile(offsets, 2), [columns.size for columns in supports]))
+    ends = np.append(both.searchsorted(offsets), both.size).tolist()
+    both -= np.repeat(offsets, np.diff(ends))
+    return [both[start:stop] for start, stop in itertools.pairwise(ends)]
+
+
+def entered(before: Sequence[Iterate], after: Sequence[Iterate]) -> int:
+    """How many columns the points have that those before them did not have."""
+    both = union(before, [point.columns for point in after])
+    return sum(columns.size for columns in both) - sum(point.columns.size for point in before)
+
+
+def merged(*parts: Columns) -> Columns:
+    """All columns of some arrays, each once, in increasing order."""
+    both = np.concatenate(parts)
     both.sort(kind="stable")
     new = np.ones(both.size, dtype=bool)
     np.not_equal(both[1:], both[:-1], out=new[1:])

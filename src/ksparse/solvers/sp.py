@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .pursuit import Iterate, Pursuit, System, magnitudes, top, union
+from .pursuit import Iterate, Pursuit, System, union
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ def exchange(system: System, k: int, points: list[Iterate], share: float = 0.0) 
     """One step, where it makes the misfit smaller; `share` is the part of the derivatives that fits may leave."""
     # the first time there is nothing to exchange: the k largest correlations
     count = max(1, min(k, system.room - k))
-    more = top(magnitudes(system.negative_gradients(points)), k if not any(p.columns.size for p in points) else count)
-    wide = system.fit(points, union(points, more), share)
-    large = [i for i, point in enumerate(wide) if point.columns.size > k]
-    if large:
-        narrow = system.fit([wide[i] for i in large], [wide[i].largest(k) for i in large], share)
-        for i, point in zip(large, narrow, strict=True):
-            wide[i] = point
-    return [new if new.misfit < old.misfit else old for old, new in zip(points, wide, strict=True)]
+    more = system.steepest(points, k if not any(p.columns.size for p in points) else count)
+    moved = system.fit_largest(points, union(points, more), k, share)
+    return [new if new.misfit < old.misfit else old for old, new in zip(points, moved, strict=True)]

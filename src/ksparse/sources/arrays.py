@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validate import as_real
+from .._validate import as_real, canonical
 from ..design.blocks import MEMORY, Source
-from ..design.matrix import canonical, is_sparse
+from ..design.matrix import is_sparse
 from .encoding import VERSION, all_finite
 from .storage import InputFile, OpenedFiles, check_memory, fill_in_turns, read_into, reading
 

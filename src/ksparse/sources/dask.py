@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..design.blocks import MEMORY, SHARE_OF_BLOCKS, Source, Times, _copy_block, between_blocks
+from .._threads import between_blocks
+from ..design.blocks import MEMORY, SHARE_OF_BLOCKS, Source, Times, _copy_block
 from .encoding import repeated
 from .storage import check_memory
 

@@ -23,8 +23,8 @@ from dask.threaded import get as get_threads
 from numpy.typing import NDArray
 
 from .._dask import check_version, portable
-from .._jit import one_thread
-from ..design.matrix import canonical
+from .._threads import one_thread
+from .._validate import canonical
 
 
 # --- one partition ---------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from ..._dask import (
     quiet,
     result_of,
 )  # fmt: skip
-from ..._jit import one_thread
+from ..._threads import one_thread
 from ..._validate import check_count
 
 T = TypeVar("T")

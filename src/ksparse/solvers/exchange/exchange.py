@@ -12,9 +12,9 @@ import numpy as np
 
 from ..._validate import check_choice
 from ...engine.loop import Clock, State
-from ...problem import Problem, Slots
+from ...problem import Problem, Slots, copy_slots
 from ...result import Record
-from ..base import Solver, check_fields, copy_slots
+from ..base import Solver, check_fields
 from .path import STAGES, records
 from .search import Asked, Search, Stop
 from .squared import EFFORTS
