@@ -15,7 +15,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_dask", "_files", "_jit", "_text", "_validate"},
+    {"_cores", "_dask", "_files", "_jit", "_text", "_validate"},
     {"operators", "losses", "result"},
     {"design"},
     {"problem"},
@@ -34,7 +34,8 @@ FREE = {
     "_files": set(),
     "_validate": set(),
     "_text": set(),
-    "_jit": set(),
+    "_cores": set(),
+    "_jit": {"_cores"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {

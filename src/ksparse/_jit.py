@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +30,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 from numba.extending import overload
 
+from ._cores import VARIABLE, cores
+
 T = TypeVar("T")
 numba: Any = _numba  # its type stubs lack half of what is used here
 
@@ -37,6 +39,7 @@ numba: Any = _numba  # its type stubs lack half of what is used here
 SUMS = {"reassoc", "contract", "nsz"}
 # For scans whose result is not used if an entry is not finite: also lets a maximum vectorise.
 FINITE = SUMS | {"nnan", "ninf"}
+QUIET = 1 << 18  # numbers of the data from which on BLAS is held to one thread
 CHECKSUM = 16  # bytes in front of compiled code on disk
 
 
@@ -223,11 +226,24 @@ most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
 
 
 def threads() -> int:
-    """How many threads a pass over the data may use: what `most_threads` says here, or else numba's own setting.
+    """How many threads a pass over the data may use: what `most_threads` says here, or else the cores of this process.
 
-    That is the cores that this process may use, or NUMBA_NUM_THREADS, which joblib sets in its workers.
+    Without KSPARSE_NUM_THREADS also NUMBA_NUM_THREADS counts, which joblib sets in its workers.
     """
-    return most_threads.get() or max(1, int(numba.config.NUMBA_NUM_THREADS))
+    most = cores()
+    if VARIABLE not in os.environ:
+        most = max(1, min(most, int(numba.config.NUMBA_NUM_THREADS)))
+    return min(most, most_threads.get() or most)
+
+
+@contextmanager
+def at_most_threads(count: int | None) -> Iterator[None]:
+    """Limit the threads of kernels for calls from this thread; None for no other limit than there is."""
+    before = most_threads.set(min(count or threads(), threads()))
+    try:
+        yield
+    finally:
+        most_threads.reset(before)
 
 
 @functools.cache
@@ -281,15 +297,21 @@ def one_blas_thread() -> Iterator[None]:
                 limit.restore_original_limits()
 
 
+def quiet_blas(numbers: int) -> AbstractContextManager[None]:
+    """`one_blas_thread` for work on so many numbers of data; nothing for few, which BLAS does in one thread anyway.
+
+    On a machine that others use too, threads of BLAS that wait for each other can take many times as long as one
+    thread alone.  Products that are worth it are divided among our own threads (`ordered_map`), which wait asleep.
+    """
+    return one_blas_thread() if numbers >= QUIET else nullcontext()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit kernels, BLAS and OpenMP to one thread, for calls from this thread."""
-    before = most_threads.set(1)
-    try:
-        with one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):  # OpenMP keeps one number per thread
-            yield
-    finally:
-        most_threads.reset(before)
+    # OpenMP keeps one number per thread
+    with at_most_threads(1), one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):
+        yield
 
 
 @contextmanager

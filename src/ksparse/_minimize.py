@@ -22,6 +22,7 @@ from .problem import Problem, Slots, Snapshot, check_weight, copy_slots
 from .result import Progress, Record, Result, Status, judged
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
 from .solvers.base import Solver
+from .solvers.exchange.sample import columns_fit
 from .solvers.newton import Refitter
 from .sources import as_source
 
@@ -65,9 +66,9 @@ def minimize(
         ``losses.Huber(0.5)``.
     solver : solver or str
         "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with positive=True or a
-        radius; `HTSVRG` for a source whose chosen columns do not fit into memory.  Or an instance such as
-        ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp";
-        for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
+        radius.  (With positive=True, `HTSVRG` for least squares on a source whose columns do not fit into memory.)
+        Or an instance such as ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht",
+        "exchange", "grasp", "grahtp"; for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
     standardize : bool
         Work on columns of variance one, centred if there is an intercept (of mean square one without); λ and ω then act
         on their coefficients.  x and x0 stay in the units of A.  Every solver but "exchange" depends on those
@@ -198,7 +199,7 @@ def pick_solver(
     if isinstance(solver, str) and solver == "auto":
         if radius != math.inf or (positive and not getattr(loss, "quadratic", False)):
             return PGD()  # Exchange knows no balls, and signs with the squared loss alone
-        if Exchange().memory(design.shape, k) > design.room_for_columns:
+        if positive and not columns_fit(design, k):
             return HTSVRG()  # holds a sample of rows instead of columns
         return Exchange(effort=effort)
     if isinstance(solver, str):
@@ -235,7 +236,7 @@ class SolverRun(Task):
     ) -> None:
         self.solver, self.problem, self.k, self.x0, self.intercept0 = solver, problem, k, x0, intercept0
         self.rng: np.random.Generator = rng
-        self.clock, self.limit = clock, solver.limit
+        self.clock, self.limit, self.numbers = clock, solver.limit, problem.design.entries
         self.slots = problem.slots(k, x0, intercept0)
         self.best = Snapshot(self.slots)
         self.null: float | None = None  # the objective of the empty model, once it is known

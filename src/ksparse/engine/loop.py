@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._jit import quiet_blas
 from ..design.blocks import between_blocks
 from ..result import History, Progress, Record, Result, Status
 from .checkpoint import Entry, active
@@ -116,6 +117,7 @@ class Task(Protocol):
     """What the loop runs.  Classes inherit from it, for the defaults."""
 
     limit: float  # the largest number of stages
+    numbers: int = 0  # of the data
     start_argument: str = ""  # the argument of the public function that takes an earlier result to start from
     resumable: bool = False  # does it continue from a checkpoint?
     rng: np.random.Generator | None = None
@@ -164,6 +166,11 @@ class Task(Protocol):
 
 def run(task: Task, clock: Clock, callback: Callback | None) -> Result:
     """Run the stages of a task until it ends; inside a checkpoint, those that are missing."""
+    with quiet_blas(task.numbers):
+        return _run(task, clock, callback)
+
+
+def _run(task: Task, clock: Clock, callback: Callback | None) -> Result:
     book, trace = active.get(), Trace(clock)
     entry = book.begin(task.fingerprint) if book is not None and task.resumable else None
     if entry is None:

@@ -242,6 +242,7 @@ class JointTask(Task):
     def __init__(self, solver: Exchange, asked: Asked, groups: NDArray[np.int64], clock: Clock) -> None:
         self.solver, self.asked, self.groups, self.clock, self.limit = solver, asked, groups, clock, solver.stages
         self.fit: Stop | None = None
+        self.numbers = asked.problem.design.entries
         self.null: float | None = None  # the objective of the empty model, once it is known
 
     def stages(self, state: State | None) -> Iterator[Record]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..._jit import quiet_blas
 from ...problem import Problem
 from ...result import History, Result, judged
 from .pivots import Columns
@@ -34,10 +35,11 @@ def solve_path(
         x = np.zeros((problem.d, 1))
         x[start] = 1.0
         asked = asked._replace(start=(x, np.zeros(1)))
-    search = Search(asked, middle, check)
-    for _ in search.walk():
-        pass
-    return [as_result(asked, stop, search.null, search.passes) for stop in search.stops(sizes, ridges)]
+    with quiet_blas(problem.design.entries):
+        search = Search(asked, middle, check)
+        for _ in search.walk():
+            pass
+        return [as_result(asked, stop, search.null, search.passes) for stop in search.stops(sizes, ridges)]
 
 
 def as_result(asked: Asked, stop: Stop, null: float, passes: int) -> Result:
