@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import os
 
+import numpy as np
 import pytest
 
-from ksparse import _cores, _jit
+from ksparse import KSparseRegressor, _cores, _jit, minimize
+from ksparse._text import watch_pass
+from ksparse.estimators.threads import in_threads
+from ksparse.sources import Blocks
 
 
 def write(root, files):
@@ -99,3 +103,37 @@ def test_threads_inside_limits(monkeypatch):
         with _jit.at_most_threads(5):  # what is outside counts too
             assert _jit.threads() == 3
     assert _jit.threads() == 8
+
+
+@pytest.mark.parametrize(("n_jobs", "each"), [(None, 8), (1, 1), (2, 4), (16, 1)])
+def test_several_fits_share_the_cores(n_jobs, each, monkeypatch):
+    monkeypatch.setenv("KSPARSE_NUM_THREADS", "8")
+    assert in_threads(lambda number: (number, _jit.threads()), [(0,), (1,)], n_jobs) == [(0, each), (1, each)]
+
+
+@pytest.mark.parametrize(("n_jobs", "most"), [(None, 8), (1, 1), (3, 3)])
+def test_a_fit_uses_n_jobs_threads(n_jobs, most, monkeypatch):
+    monkeypatch.setenv("KSPARSE_NUM_THREADS", "8")
+    X, y = np.random.default_rng(0).standard_normal((2, 50, 4))
+    seen = []
+    KSparseRegressor(k=1, n_jobs=n_jobs, callback=lambda now: seen.append(_jit.threads())).fit(X, y[:, 0])
+    assert set(seen) == {most}
+
+
+def test_large_searches_hold_blas_to_one_thread():
+    """The product inside a search of many numbers is that of one BLAS thread; afterwards BLAS has what it had."""
+    before = _jit.blas_threads()
+    X = np.random.default_rng(0).standard_normal((_jit.QUIET // 8, 8))
+    seen = []
+    minimize(X, X[:, 0], 1, callback=lambda now: seen.append(_jit.blas_threads()))
+    assert set(seen) == {1}
+    assert _jit.blas_threads() == before
+
+
+def test_progress_of_a_pass():
+    shares = []
+    token = watch_pass.set(lambda share, seconds: shares.append(share))
+    A = np.arange(40.0).reshape(20, 2)
+    Blocks([A[:5], A[5:15], A[15:]]).load()
+    watch_pass.reset(token)
+    assert shares == [0.25, 0.75, 1.0]

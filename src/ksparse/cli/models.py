@@ -328,6 +328,7 @@ def model_facts(model: Any) -> dict[str, Any]:
         "intercepts": summary.intercepts,
         "positive_class": summary.positive,
         "objective": float(model.objective_),
+        "passes": passes(model),
         "converged": all(end == "converged" for end in ends),
         "status": statuses[0] if len(statuses) == 1 else statuses,
         "certificate": [dataclasses.asdict(certificate) for certificate in _per_output(model.certificate_)],
@@ -389,6 +390,11 @@ def summary_text(summary: Any) -> str:
     columns = tuple(tuple(map(one_line, names)) for names in summary.columns)
     positive = None if summary.positive is None else one_line(summary.positive)
     return str(dataclasses.replace(summary, rows=rows, intercepts=intercepts, columns=columns, positive=positive))
+
+
+def passes(model: Any) -> int:
+    """Passes over the rows that the fit of a model took, for all its outputs."""
+    return round(sum(float(history.gradients[-1]) for history in _per_output(model.history_)) / model.n_rows_)
 
 
 def certainty(model: Any) -> str:

@@ -12,6 +12,7 @@ from .._jit import ordered_map
 from .base import Array, summed
 
 CHUNK = 1 << 22  # numbers that are converted to another precision at a time
+CACHED = 1 << 16  # numbers that stay in the cache
 PART = 1 << 18  # numbers below which a part of the data is not worth a thread
 STRIP = 512  # columns that a thread multiplies at a time
 MOST_PARTS = 16
@@ -43,6 +44,21 @@ def gram(block: Array) -> Array:
     def part(edges: tuple[int, int]) -> tuple[Array]:
         own = block[:, slice(*edges)]
         return (own @ own.T,)
+
+    return summed(ordered_map(part, _divided(block.shape[1], block.size // PART)))[0]
+
+
+def weighted_gram(block: Array, centre: Array, weight: Array) -> Array:
+    """Σ w_i·(b_i − centre)(b_i − centre)ᵀ for the columns b_i of B, a few at a time."""
+    step = max(1, CACHED // max(1, len(block)))
+
+    def part(edges: tuple[int, int]) -> tuple[Array]:
+        total = np.zeros((len(block), len(block)))
+        for low in range(*edges, step):
+            some = slice(low, min(low + step, edges[1]))
+            own = block[:, some] - centre[:, np.newaxis]
+            total += (own * weight[some]) @ own.T
+        return (total,)
 
     return summed(ordered_map(part, _divided(block.shape[1], block.size // PART)))[0]
 

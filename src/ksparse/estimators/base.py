@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from .. import losses
+from .._jit import at_most_threads
 from .._minimize import pick_solver, solve
 from .._text import progress
 from .._validate import check_choice, check_count, check_flag, check_generator, check_number, renamed
@@ -44,6 +45,7 @@ from .tables import (
     kept_columns,
     times,
 )
+from .threads import in_threads
 from .worth import Array
 
 STATE = ("_rows", "_waiting", "_unseen", "_l2_factor")  # of one fit, beside the attributes that users see
@@ -226,7 +228,8 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
             "loss": loss, "l2": self.l2_, "intercept": bool(self.fit_intercept), "always_keep": kept,
             "sample_weight": weight, "offset": offset, "max_time": self.max_time, "solver": solver,
         }  # fmt: skip
-        with progress(bool(self.verbose), self.callback) as callback:
+        jobs = None if self.n_jobs is None else int(effective_n_jobs(self.n_jobs))
+        with progress(bool(self.verbose), self.callback) as callback, at_most_threads(jobs):
             if jointly:
                 result = joint(design, Y, self.k_, groups=labels, start=first, callback=callback, **settings)
             else:
@@ -294,12 +297,8 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         if len(targets) == 1:
             return [self._learn(X, targets[0], weight, offset, self.loss, starts[0], seeds[0])]
         work = zip(targets, starts, seeds, strict=True)
-        return list(
-            Parallel(n_jobs=jobs, prefer="threads")(
-                delayed(self._learn)(X, target, weight, offset, self.loss, start, seed, len(targets))
-                for target, start, seed in work
-            )
-        )
+        each = [(X, target, weight, offset, self.loss, start, seed, len(targets)) for target, start, seed in work]
+        return in_threads(self._learn, each, jobs)
 
     def _note(self, fits: list[Learnt], X: Any, level: int = 4) -> None:
         """Set the attributes of a fitted model, with one row of coefficients per output; warn of unfinished fits.

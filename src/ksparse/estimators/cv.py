@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
@@ -29,6 +29,7 @@ from .path import check_ks, fit_each, mean_loss
 from .regressor import KSparseRegressor, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
 from .tables import Selected, check_weights, count_choices
+from .threads import in_threads
 from .walk import PathProblem, linear_losses
 
 FACTORS = (0.1, 1.0, 10.0, 100.0)  # of the ridge, with l2s="auto"
@@ -53,14 +54,7 @@ def solve_folds(
         if shared is not None:
             return shared
     work = [(problem, sizes, own, effort) for problem, own in zip(problems, ridges, strict=True)]
-    return _in_threads(solve_path, work, n_jobs)
-
-
-def _in_threads(function: Callable[..., Any], work: Sequence[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
-    """What the function gives for every tuple of arguments, in threads: the work is in kernels and BLAS."""
-    if effective_n_jobs(n_jobs) == 1:
-        return [function(*each) for each in work]
-    return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(function)(*each) for each in work))
+    return in_threads(solve_path, work, n_jobs)
 
 
 def _table(ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
@@ -218,7 +212,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
         together = None if whole is None else whole.problem
         solved = iter(solve_folds(together, problems, ks.tolist(), ridges, tried[0].effort, self.n_jobs))
         work = [(own, X, y, ks, fold, walk, walk and next(solved)) for own, fold, walk in every]
-        scores = np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
+        scores = np.array(in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
         return scores, next(solved, None)
 
     def _score(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
@@ -16,6 +15,7 @@ from .._validate import check_count, check_generator, check_number
 from .path import check_template
 from .summary import SHOWN, draw_bars, feature_names, image, plot_method
 from .tables import check_weights
+from .threads import in_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ def support_stability(
         model._unseen = True
         return model.fit(X, y, sample_weight=masked)
 
-    models = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
+    models = in_threads(fit, ((part,) for part in parts), n_jobs)
     supports = [model.support_ for model in models]
     frequency = np.bincount(np.concatenate(supports), minlength=X.shape[1]) / count
     return Stability(frequency, feature_names(template), models[0].k_, count, supports)
