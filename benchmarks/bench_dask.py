@@ -33,7 +33,7 @@ from _store import machine, write_whole
 from bench_steps import check, show, sparse_rows
 from distributed import Client, LocalCluster
 
-from ksparse._jit import one_thread
+from ksparse._threads import one_thread
 from ksparse.problem import Problem
 from ksparse.sources import Partitions, dask_cluster
 

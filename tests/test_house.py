@@ -15,7 +15,7 @@ ROOT = Path(ksparse.__file__).parent
 
 # a module may import from the layers below its own
 LAYERS = [
-    {"_dask", "_files", "_jit", "_text", "_threads", "_validate"},
+    {"_cores", "_dask", "_files", "_jit", "_text", "_threads", "_validate"},
     {"operators", "losses", "result"},
     {"design"},
     {"problem"},
@@ -34,8 +34,9 @@ FREE = {
     "_files": set(),
     "_validate": set(),
     "_text": set(),
+    "_cores": set(),
     "_jit": set(),
-    "_threads": set(),
+    "_threads": {"_cores"},
     "theory": {"_style"},
 }  # inside a layer
 EXTRA = {

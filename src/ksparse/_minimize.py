@@ -21,6 +21,7 @@ from .problem import Problem, Slots, Snapshot, check_weight, copy_slots
 from .result import Progress, Record, Result, Status, judged
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
 from .solvers.base import Solver
+from .solvers.exchange.sample import columns_fit
 from .solvers.newton import Refitter
 from .sources import as_source
 
@@ -63,8 +64,8 @@ def minimize(
         "squared", "logistic", "poisson", "gamma", "huber", "squared_hinge", or an instance such as
         ``losses.Huber(0.5)``.
     solver : solver or str
-        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with a radius; `HTSVRG` for
-        a source whose chosen columns do not fit into memory.  Or an instance such as ``HTSVRG(step=0.1)``, or a name:
+        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with a radius; with
+        positive=True `HTSVRG` for a source whose columns do not fit into memory.  Or an instance such as ``HTSVRG(step=0.1)``, or a name:
         "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp"; for the squared loss also "niht",
         "htp", "cosamp", "sp", "omp", "romp", "ompr".
     standardize : bool
@@ -160,7 +161,7 @@ def solve(
     rng = check_generator(random_state)
     design = as_design(as_source(A))
     radius = check_number(radius, "radius", strict=True, infinite=True)
-    solver = pick_solver(solver, design, k, radius)
+    solver = pick_solver(solver, design, k, check_flag(positive, "positive"), radius)
     x0, intercept0 = (x0.x, x0.intercept) if isinstance(x0, Result) else (x0, 0.0)
     scaled = None
     if check_flag(standardize, "standardize"):
@@ -190,12 +191,14 @@ def solve(
     return dataclasses.replace(result, x=x, intercept=constant, support=np.flatnonzero(x), status=status)
 
 
-def pick_solver(solver: Any, design: Design, k: int, radius: float = math.inf, effort: str = "default") -> Solver:
+def pick_solver(
+    solver: Any, design: Design, k: int, positive: bool, radius: float = math.inf, effort: str = "default"
+) -> Solver:
     """The solver that is meant by an instance, a name or "auto", for `minimize` and the estimators."""
     if isinstance(solver, str) and solver == "auto":
         if radius != math.inf:
             return PGD()  # Exchange knows no balls
-        if Exchange().memory(design.shape, k) > design.room_for_columns:
+        if positive and not columns_fit(design, k):
             return HTSVRG()  # holds a sample of rows instead of columns
         return Exchange(effort=effort)
     if isinstance(solver, str):
@@ -232,7 +235,7 @@ class SolverRun(Task[Result]):
     ) -> None:
         self.solver, self.problem, self.k, self.x0, self.intercept0 = solver, problem, k, x0, intercept0
         self.rng: np.random.Generator = rng
-        self.clock, self.limit = clock, solver.limit
+        self.clock, self.limit, self.numbers = clock, solver.limit, problem.design.entries
         self.slots = problem.slots(k, x0, intercept0)
         self.best = Snapshot(self.slots)
         self.null: float | None = None  # the objective of the empty model, once it is known

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,19 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 # --- progress on the terminal ----------------------------------------------------------------------------------------
+# called after every block of a pass over a source, with the share of the pass that is done and its seconds so far
+watch_pass: ContextVar[Callable[[float, float], None]] = ContextVar("watch_pass", default=lambda share, seconds: None)
+
+
+def pass_text(share: float, seconds: float) -> str:
+    """How far a pass over the rows is.
+
+    >>> pass_text(0.25, 10.0)
+    'pass 25% done, 30 s left'
+    """
+    return f"pass {share:.0%} done, {duration(seconds / share - seconds)} left"
+
+
 @contextmanager
 def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterator[Callable[[Any], Any] | None]:
     """A callback for `minimize` that shows each stage and then calls `callback`; just `callback` unless `show`."""
@@ -100,12 +114,19 @@ def progress(show: bool, callback: Callable[[Any], Any] | None = None) -> Iterat
     from rich.console import Console
 
     with Console(stderr=True).status("starting") as status:
+        last = "starting"
 
         def tell(now: Any) -> Any:
-            status.update(f"stage {now.stage}: objective {now.objective:.6g}, {now.seconds:.1f} s")
+            nonlocal last
+            last = f"stage {now.stage}: objective {now.objective:.6g}, {now.seconds:.1f} s"
+            status.update(last)
             return callback(now) if callback is not None else None
 
-        yield tell
+        before = watch_pass.set(lambda share, seconds: status.update(f"{last}; {pass_text(share, seconds)}"))
+        try:
+            yield tell
+        finally:
+            watch_pass.reset(before)
 
 
 @contextmanager

@@ -8,11 +8,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from ._cores import VARIABLE, cores
+
 T = TypeVar("T")
+QUIET = 1 << 18  # numbers of the data from which on BLAS is held to one thread
 
 # called after every block of a pass; it may raise, to stop a pass that takes minutes
 between_blocks: ContextVar[Callable[[], None]] = ContextVar("between_blocks", default=lambda: None)
@@ -20,20 +23,30 @@ most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
 
 
 def threads() -> int:
-    """How many threads a pass over the data may use: what `most_threads` says here, or else numba's own setting.
+    """How many threads a pass over the data may use: what `most_threads` says here, or else the cores of this process.
 
-    That is the cores that this process may use, or NUMBA_NUM_THREADS, which joblib sets in its workers.
+    Without KSPARSE_NUM_THREADS also NUMBA_NUM_THREADS counts, which joblib sets in its workers.
     """
-    return most_threads.get() or max(1, _allowed())
+    most = cores()
+    if VARIABLE not in os.environ:
+        most = max(1, min(most, _of_numba() or most))
+    return min(most, most_threads.get() or most)
 
 
-def _allowed() -> int:
-    """NUMBA_NUM_THREADS as numba reads it, without loading numba."""
+def _of_numba() -> int:
+    """NUMBA_NUM_THREADS as numba reads it, without loading numba; 0 if it is not set."""
     config = getattr(sys.modules.get("numba"), "config", None)
-    if config is not None:
-        return int(config.NUMBA_NUM_THREADS)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(os.environ.get("NUMBA_NUM_THREADS") or cores)
+    return int(os.environ.get("NUMBA_NUM_THREADS") or 0 if config is None else config.NUMBA_NUM_THREADS)
+
+
+@contextmanager
+def at_most_threads(count: int | None) -> Iterator[None]:
+    """Limit the threads of kernels for calls from this thread; None for no other limit than there is."""
+    before = most_threads.set(min(count or threads(), threads()))
+    try:
+        yield
+    finally:
+        most_threads.reset(before)
 
 
 @functools.cache
@@ -87,15 +100,21 @@ def one_blas_thread() -> Iterator[None]:
                 limit.restore_original_limits()
 
 
+def quiet_blas(numbers: int) -> AbstractContextManager[None]:
+    """`one_blas_thread` for work on so many numbers of data; nothing for few, which BLAS does in one thread anyway.
+
+    On a machine that others use too, threads of BLAS that wait for each other can take many times as long as one
+    thread alone.  Products that are worth it are divided among our own threads (`ordered_map`), which wait asleep.
+    """
+    return one_blas_thread() if numbers >= QUIET else nullcontext()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit kernels, BLAS and OpenMP to one thread, for calls from this thread."""
-    before = most_threads.set(1)
-    try:
-        with one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):  # OpenMP keeps one number per thread
-            yield
-    finally:
-        most_threads.reset(before)
+    # OpenMP keeps one number per thread
+    with at_most_threads(1), one_blas_thread(), _openmp(len(sys.modules)).limit(limits=1):
+        yield
 
 
 @contextmanager

@@ -146,7 +146,7 @@ def test_the_same_bits_for_any_number_of_threads(layout, monkeypatch):
     for threads in (1, 2, 5):
         monkeypatch.setattr(_jit.numba.config, "NUMBA_NUM_THREADS", threads)
         problem = Problem.create(X, y)
-        assert len(problem.design._parts) > 2
+        assert len(problem.design.parts) > 2
         stage = problem.stage(problem.slots(20, x), None)
         runs = [minimize(X, y, 5, solver=solver, random_state=3) for solver in solvers]
         results.append([stage.value, stage.mu.tobytes(), *((r.x.tobytes(), r.objective) for r in runs)])

@@ -236,6 +236,8 @@ def fit(
             of = f"{chosen.ks_[0]} to {chosen.ks_[-1]}"
             say(f"k = {model.k_} of {of}{both} by cross-validation, held-out loss {loss:.6g}")
         say(f"{models.summary_text(model.summary())}\n{models.certainty(model)}")
+        count = models.passes(model)
+        say(f"{count} {'pass' if count == 1 else 'passes'} over the rows")
         if work.written:
             say("written: " + ", ".join(work.written.values()))
 

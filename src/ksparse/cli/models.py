@@ -173,9 +173,6 @@ def make_estimator(options: FitOptions, k: float, rows: Rows, work: Session) -> 
     if most > d - len(keep or ()):
         work.note(f"there are only {d - len(keep or ())} columns to choose from, fewer than k = {most}")
     make: Any = KSparseClassifier if loss in losses.named(labels=True) else KSparseRegressor
-    joint = loss == "logistic" and np.unique(rows.y).size > 2
-    if rows.streamed and options.solver == "auto" and not joint:
-        _note_solver(rows, min(d, most if most >= 1 else math.ceil(most * d)), work)
     return make(
         most, loss=loss, l2=ridge(options.l2), always_keep=keep, positive=options.positive, max_time=options.max_time,
         solver=options.solver if options.m is None else HTSVRG(m=options.m), random_state=options.seed,
@@ -200,20 +197,6 @@ def loss_for(rows: Rows, loss: str | None, work: Session) -> str:
     if loss is None and np.unique(y[:10_000]).size <= 2 and np.unique(y).size == 2:
         work.note(f"{what} holds two numbers only: if they are classes, use --loss logistic")
     return loss or "squared"
-
-
-def _note_solver(rows: Rows, k: int, work: Session) -> None:
-    """Exchange holds columns in memory; where they do not fit, the estimators use HT-SVRG, which is less certain."""
-    from ..design.blocks import SHARE_OF_COLUMNS
-    from ..solvers import Exchange
-
-    need = Exchange().memory(rows.source.shape, k)
-    if need > rows.source.memory * SHARE_OF_COLUMNS:
-        more = math.ceil(need / SHARE_OF_COLUMNS / 2**20)
-        work.note(
-            "the solver is ht-svrg: exchange, which swaps features until no swap is better, holds columns that do "
-            f"not fit; --memory {more}MB makes room for it"
-        )
 
 
 def cross_validated(
@@ -345,6 +328,7 @@ def model_facts(model: Any) -> dict[str, Any]:
         "intercepts": summary.intercepts,
         "positive_class": summary.positive,
         "objective": float(model.objective_),
+        "passes": passes(model),
         "converged": all(end == "converged" for end in ends),
         "status": statuses[0] if len(statuses) == 1 else statuses,
         "certificate": [dataclasses.asdict(certificate) for certificate in _per_output(model.certificate_)],
@@ -406,6 +390,11 @@ def summary_text(summary: Any) -> str:
     columns = tuple(tuple(map(one_line, names)) for names in summary.columns)
     positive = None if summary.positive is None else one_line(summary.positive)
     return str(dataclasses.replace(summary, rows=rows, intercepts=intercepts, columns=columns, positive=positive))
+
+
+def passes(model: Any) -> int:
+    """Passes over the rows that the fit of a model took, for all its outputs."""
+    return round(sum(float(history.gradients[-1]) for history in _per_output(model.history_)) / model.n_rows_)
 
 
 def certainty(model: Any) -> str:

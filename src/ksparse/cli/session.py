@@ -28,6 +28,7 @@ import typer
 from typer.core import TyperGroup
 
 from .._files import disk_is_full
+from .._text import pass_text, watch_pass
 
 EVERY = 10.0  # seconds between lines of progress where there is no terminal
 NOTHING = "nothing was written"
@@ -264,16 +265,18 @@ class Session:
     @contextmanager
     def progress(self) -> Iterator[None]:
         """Show progress: one changing line on a terminal, a new line every ten seconds elsewhere."""
-        if not self._show or not sys.stderr.isatty():
-            yield
-            return
-        from rich.console import Console
-
-        with Console(stderr=True).status("starting") as self._status:
-            try:
+        before = watch_pass.set(lambda share, seconds: self.tell(pass_text(share, seconds)))
+        try:
+            if not self._show or not sys.stderr.isatty():
                 yield
-            finally:
-                self._status = None
+                return
+            from rich.console import Console
+
+            with Console(stderr=True).status("starting") as self._status:
+                yield
+        finally:
+            self._status = None
+            watch_pass.reset(before)
 
     def begin(self, label: str, runs: int = 1) -> None:
         """Announce the next step, and how many runs of a solver it takes."""

@@ -174,6 +174,10 @@ class Design(ABC):
         Of sparse rows only columns that store every entry may have a centre.
         """
 
+    def unscaled(self) -> tuple[Any, Array, Array]:
+        """The rows as they are stored, with `map`; centres and factors: the columns are (stored − centre)·factor."""
+        return self, np.zeros(self.shape[1]), np.ones(self.shape[1])
+
     @abstractmethod
     def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
         """(A − centre)·factor, column by column, in single precision; None unless the rows are dense and in memory."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._text import watch_pass
 from .._threads import between_blocks
 from .base import Array, Columns, Design, Point, Scaling, Stage, joined, summed
 from .kernels import Rows
@@ -139,6 +140,7 @@ class Source(Design):
             yield result
             del result  # it may be large: freed before the next block is worked on
             low = high
+            watch_pass.get()(low / n, time.perf_counter() - began)
             between_blocks.get()()
         if low < n:
             raise ValueError(f"only {low} rows came of {n}: blocks must be the same in every pass")

@@ -417,9 +417,9 @@ def add_products(rows, column, slot_of, member, curvatures, slots, values, first
 
 
 @kernel
-def take_columns(rows, column, slot_of, member, centre, factor, a, out):
-    """out[s, i] = the entry of row i in column[s], less its centre, times its factor."""
-    for i in range(out.shape[1]):
+def take_columns(rows, low, high, column, slot_of, member, centre, factor, a, out):
+    """out[s, i] = the entry of row i in column[s], less its centre, times its factor, for low <= i < high."""
+    for i in range(low, high):
         gather(rows, i, column, 0, slot_of, member, a)
         for s in range(column.size):
             out[s, i] = (a[s] - centre[s]) * factor[s]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,12 @@ from .._validate import as_real, canonical
 from . import kernels
 from .base import Array, Columns, Design, Point, Scaling, Stage, membership, summed
 from .kernels import CSR, Rows
+from .products import MOST_PARTS, PART, dense_product
 
-CHUNK = 1 << 22  # numbers that are converted to another precision at a time
+T = TypeVar("T")
 CODED = 1 << 14  # numbers that are hashed at a time: they stay in the cache
-PART = 1 << 18  # numbers below which a part of the data is not worth a thread
 BLOCK = 1 << 13  # numbers in a block of rows in a sweep: predictions and sums then meet it in the cache
 SOME = 1 << 20  # sparse entries that are scaled at a time
-MOST_PARTS = 16
 LARGEST = 1e280  # squared norm of a row: sums of squares, and their inverses, must stay floats
 FLAT = 1e-7  # of a mean square: a variance below it is rounding, if it is a difference of sums
 LEAST = 1e-14  # of a mean square: a variance below it is rounding, however it is computed
@@ -135,7 +134,7 @@ class InMemory(Design):
             self.shape, self.entries, self.dtype = rows.shape, rows.size, rows.dtype
 
     @functools.cached_property
-    def _parts(self) -> list[tuple[int, int]]:
+    def parts(self) -> list[tuple[int, int]]:
         """The rows in parts of equal work, few enough that their sums are cheap to hold and to add.
 
         They depend on the data alone and their sums are added in order: the same bits for any number of threads.
@@ -151,7 +150,7 @@ class InMemory(Design):
         return [(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
     def _each_part(self, work: Callable[[tuple[int, int]], None]) -> None:
-        for _ in ordered_map(work, self._parts):
+        for _ in ordered_map(work, self.parts):
             pass
 
     # --- sums over the rows
@@ -164,21 +163,14 @@ class InMemory(Design):
             kernels.moments(self.rows, *bounds, first, second, *sums)
             return sums
 
-        return summed(ordered_map(part, self._parts))
+        return summed(ordered_map(part, self.parts))
 
     def left_product(self, block: Array, which: NDArray[np.int64] | None = None) -> Array:
         rows = self.rows
         if isinstance(rows, CSR):
             A = as_matrix(rows)
             return np.ascontiguousarray(np.asarray((A if which is None else A[which]).T @ block.T).T)
-        if rows.dtype == np.float64:
-            return np.asarray(block @ (rows if which is None else rows[which]))
-        total = np.zeros((block.shape[0], rows.shape[1]))
-        step = max(1, CHUNK // rows.shape[1])  # a few rows in double precision at a time, not a copy of all
-        for low in range(0, block.shape[1], step):
-            part = slice(low, low + step)
-            total += block[:, part] @ rows[part if which is None else which[part]].astype(np.float64)
-        return total
+        return dense_product(block, rows, which)
 
     def products(self, columns: Columns, weight: Array) -> tuple[Array, Array]:
         count = columns.size
@@ -196,7 +188,11 @@ class InMemory(Design):
     def read_columns(self, columns: Columns, out: Array, scaling: Scaling | None = None) -> None:
         centre, factor = (np.zeros(columns.size), np.ones(columns.size)) if scaling is None else scaling
         slot_of, member = membership(columns, self.shape[1])
-        kernels.take_columns(self.rows, columns, slot_of, member, centre, factor, np.empty(columns.size), out)
+        self._each_part(
+            lambda bounds: kernels.take_columns(
+                self.rows, *bounds, columns, slot_of, member, centre, factor, np.empty(columns.size), out
+            )
+        )
 
     def stored_columns(self, columns: Columns) -> tuple[Any, Array, Array]:
         return as_matrix(self.rows)[:, columns].tocsc(), np.zeros(columns.size), np.ones(columns.size)
@@ -268,6 +264,17 @@ class InMemory(Design):
         """Some rows, by number or mask, as a design of their own."""
         return InMemory(as_rows(as_matrix(self.rows)[which]))
 
+    def row_range(self, low: int, high: int) -> InMemory:
+        """The rows low..high as a design of their own; nothing is copied."""
+        rows = self.rows
+        if isinstance(rows, CSR):
+            return InMemory(rows._replace(indptr=rows.indptr[low : high + 1]))
+        return InMemory(rows[low:high])
+
+    def map(self, function: Callable[..., T], *arrays: NDArray[Any]) -> Iterator[T]:
+        """``function(rows, *arrays)``: all rows are one block, which the function divides among threads by itself."""
+        yield function(as_matrix(self.rows), *arrays)
+
     def load(self) -> Any:
         return as_matrix(self.rows)
 
@@ -304,7 +311,7 @@ class InMemory(Design):
 
         def part(bounds: tuple[int, int]) -> tuple[float, float, Array]:
             # a single part sums straight into mu; several need sums of their own
-            sums = mu if len(self._parts) == 1 else np.zeros(mu.size)
+            sums = mu if len(self.parts) == 1 else np.zeros(mu.size)
             totals = kernels.sweep(
                 self.rows, *bounds, block, point.first, *slots, full_x,
                 y, weight, offset, point.loss, 1.0 / point.n, derivative, sums,
@@ -312,7 +319,7 @@ class InMemory(Design):
             return *totals, sums
 
         total_loss = total_derivative = 0.0
-        for loss_sum, derivative_sum, sums in ordered_map(part, self._parts):
+        for loss_sum, derivative_sum, sums in ordered_map(part, self.parts):
             total_loss += loss_sum
             total_derivative += derivative_sum
             if sums is not mu:

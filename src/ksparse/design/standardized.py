@@ -172,6 +172,9 @@ class Standardized(Design):
     def scaled(self, centre: Array, factor: Array) -> Design:
         return self.materialized.scaled(centre, factor)
 
+    def unscaled(self) -> tuple[Design, Array, Array]:
+        return self.stored, self._centre, self._factor
+
     @np.errstate(over="ignore", invalid="ignore")
     def single_copy(self, centre: Array, factor: Array) -> NDArray[np.float32] | None:
         shift = np.divide(centre, self._factor, out=np.zeros_like(centre), where=self._factor > 0.0)

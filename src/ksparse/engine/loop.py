@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._threads import between_blocks
+from .._threads import between_blocks, quiet_blas
 from ..result import History, Progress, Record, Status
 from .checkpoint import Entry, active
 from .resume import end_entry, restored_result
@@ -117,6 +117,7 @@ class Task(Protocol[Outcome]):
     """What the loop runs.  Classes inherit from it, for the defaults."""
 
     limit: float  # the largest number of stages
+    numbers: int = 0  # of the data
     start_argument: str = ""  # the argument of the public function that takes an earlier result to start from
     resumable: bool = False  # does it continue from a checkpoint?
     rng: np.random.Generator | None = None
@@ -165,6 +166,11 @@ class Task(Protocol[Outcome]):
 
 def run(task: Task[Outcome], clock: Clock, callback: Callback | None) -> Outcome:
     """Run the stages of a task until it ends; inside a checkpoint, those that are missing."""
+    with quiet_blas(task.numbers):
+        return _run(task, clock, callback)
+
+
+def _run(task: Task[Outcome], clock: Clock, callback: Callback | None) -> Outcome:
     book, trace = active.get(), Trace(clock)
     entry = book.begin(task.fingerprint) if book is not None and task.resumable else None
     if entry is None:

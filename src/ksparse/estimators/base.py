@@ -159,7 +159,7 @@ class KSparseEstimator(ExaminedLater, ShownModel, BaseEstimator):
         effort = check_choice(self.effort, "effort", EFFORTS)
         if jointly:
             return self.solver if isinstance(self.solver, Exchange) else Exchange(effort=effort)
-        return pick_solver(self.solver, design, k, effort=effort)
+        return pick_solver(self.solver, design, k, bool(self.positive), effort=effort)
 
     def _standardized(self, X: Any, design: Design, weight: Array | None, by_rows: bool) -> Standardized:
         """X, as a design, with standardised columns; an entry that is not finite is reported with its column."""

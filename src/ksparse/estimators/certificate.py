@@ -18,8 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import losses
 from .._text import data_frame, html_lines, jsonable
+from .._threads import quiet_blas
 from .._validate import check_vector
 from ..design import Design, Source, as_design, standardize
+from ..design.products import weighted_gram
 from ..result import Result
 from .tables import check_weights, chosen_together
 from .worth import MAX_ROWS, Array, Groups, LeaveOutRefits, ManyTargets, Mask, OneOutput, Softmax
@@ -125,11 +127,11 @@ def second_order(
     if x.size == 0:
         return SecondOrder(x, np.empty((0, 0)), 0.0, 0.0, 0.0)
     n = len(block)
-    gradient = derivative @ block / n + l2 * x
+    gradient, centre = derivative @ block / n + l2 * x, np.zeros(x.size)
     if intercept and curvature.sum() > 0:
         centre = curvature @ block / curvature.sum()
-        block, gradient = block - centre, gradient - derivative.mean() * centre
-    hessian = (block * curvature[:, np.newaxis]).T @ block / n + l2 * np.eye(x.size)
+        gradient = gradient - derivative.mean() * centre
+    hessian = weighted_gram(block.T, centre, curvature) / n + l2 * np.eye(x.size)
     eigenvalues = np.linalg.eigvalsh(hessian)
     # not the pseudo-inverse: for two equal columns it would say that both are needed
     root = np.sqrt(np.where(hessian.diagonal() > 0.0, hessian.diagonal(), 1.0))
@@ -250,7 +252,8 @@ def examinations(
 
     columns = results[0].support if len(results) == 1 else np.unique(np.concatenate([one.support for one in results]))
     if n * columns.size > room:
-        known = [data(result.support).examine(result, l2) for result, l2 in zip(results, ridges, strict=True)]
+        with quiet_blas(n * columns.size):
+            known = [data(result.support).examine(result, l2) for result, l2 in zip(results, ridges, strict=True)]
         return [functools.partial(Examined, *found) for found in known]
     shared = data(columns)
     return [functools.partial(shared.examine, result, l2) for result, l2 in zip(results, ridges, strict=True)]

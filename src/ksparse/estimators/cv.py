@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import get_scorer
@@ -28,6 +28,7 @@ from .path import check_ks
 from .regressor import KSparseRegressor, shares_docs
 from .summary import Shown, Summary, plain, plot_method, whole_numbers
 from .tables import Selected, check_weights, count_choices
+from .threads import in_threads
 
 FACTORS = (0.1, 1.0, 10.0, 100.0)  # of the ridge, with l2s="auto"
 COLUMNS = ("n_features_in_", "feature_names_in_")
@@ -50,14 +51,7 @@ def solve_folds(whole: Fitting, fittings: Sequence[Fitting], n_jobs: int | None 
             for own, results in zip(fittings, shared, strict=True):
                 own.tell(results)
             return [[results] for results in shared]
-    return _in_threads(Fitting.solve, [(own,) for own in fittings], n_jobs)
-
-
-def _in_threads(function: Callable[..., Any], work: Sequence[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
-    """What the function gives for every tuple of arguments, in threads: the work is in kernels and BLAS."""
-    if effective_n_jobs(n_jobs) == 1:
-        return [function(*each) for each in work]
-    return list(Parallel(n_jobs=n_jobs, prefer="threads")(delayed(function)(*each) for each in work))
+    return in_threads(Fitting.solve, [(own,) for own in fittings], n_jobs)
 
 
 def _table(ks: Any, ridges: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
@@ -205,7 +199,7 @@ class _KSparseCV(ExaminedLater, Shown, BaseEstimator):
             fittings.append(whole)
         solved = solve_folds(whole, fittings, self.n_jobs)
         work = [(X, y, fold, fitting, results) for (fold, fitting), results in zip(every, solved, strict=False)]
-        scores = np.array(_in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
+        scores = np.array(in_threads(self._score, work, self.n_jobs)).reshape(len(tried), len(folds), len(ks))
         return scores, solved[-1] if len(tried) == 1 else None
 
     def _score(self, X: Any, y: Any, fold: Fold, fitting: Fitting, results: list[list[Result]]) -> Any:

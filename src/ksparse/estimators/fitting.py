@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .. import losses
 from .._minimize import solve
 from .._text import progress
+from .._threads import at_most_threads
 from .._validate import renamed
 from ..design import Design, Source, Standardized, as_design
 from ..design.matrix import is_sparse
@@ -35,6 +36,7 @@ from ..solvers.exchange.path import solve_path
 from ..solvers.exchange.search import Asked
 from .certificate import HELD, examinations
 from .tables import Selected, chosen_groups, count_labels, group_labels, times
+from .threads import in_threads
 from .worth import Array
 
 UNFINISHED = ("diverged", "stalled", "stage limit", "time limit")
@@ -155,11 +157,11 @@ class Fitting:
         # drawn here, in order: threads may finish in any order
         seeds = [] if self.asked else [[settings._seed(len(outputs) > 1) for _ in self.sizes] for _ in outputs]
         with progress(bool(settings.verbose), settings.callback) as callback:
-            if len(outputs) == 1:
-                return [self._solve_output(0, seeds, callback)]
             jobs = 1 if settings.verbose else settings.n_jobs  # the terminal has one line
-            work = (delayed(self._solve_output)(at, seeds, callback) for at in range(len(outputs)))
-            return list(Parallel(n_jobs=jobs, prefer="threads")(work))
+            if len(outputs) == 1:
+                with at_most_threads(None if jobs is None else int(effective_n_jobs(jobs))):
+                    return [self._solve_output(0, seeds, callback)]
+            return in_threads(self._solve_output, ((at, seeds, callback) for at in range(len(outputs))), jobs)
 
     def _solve_output(self, at: int, seeds: list[list[Any]], callback: Any) -> list[Result]:
         settings, output = self.settings, self.given.outputs[at]

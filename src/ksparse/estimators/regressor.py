@@ -129,9 +129,9 @@ class KSparseRegressor(RegressorMixin, KSparseEstimator):
     random_state : None, int, Generator or RandomState, default=None
         For stochastic solvers.
     n_jobs : int, default=None
-        Number of threads.  A fit uses one thread per output, so only a classifier with multi_class="ovr" can use more
-        than one; the model does not depend on it.  A callback is then called from several threads; with `verbose` there
-        is one thread.
+        Number of threads: those of the passes over very many rows (None for all cores), or of the fits of a classifier
+        with multi_class="ovr" (None for one at a time); the model does not depend on it.  A callback is then called
+        from several threads; with `verbose` there is one fit at a time.
     reservoir : int, default=20000
         Number of rows that `partial_fit` remembers.
     verbose : int, default=0

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
@@ -18,6 +17,7 @@ from .fitting import Fitting
 from .path import check_template
 from .summary import SHOWN, draw_bars, feature_names, image, plot_method
 from .tables import check_weights
+from .threads import in_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ def support_stability(
         coef = fitting.coefficients(fitting.solve())[0]
         return fitting.sizes[0], np.flatnonzero(coef.any(axis=(0, 1)))
 
-    fits = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(fit)(part) for part in parts)
+    fits = in_threads(fit, ((part,) for part in parts), n_jobs)
     supports = [support for _, support in fits]
     frequency = np.bincount(np.concatenate(supports), minlength=X.shape[1]) / count
     return Stability(frequency, feature_names(template), fits[0][0], count, supports)

@@ -89,10 +89,6 @@ class Exchange(Solver):
     def limit(self) -> int:
         return self.stages
 
-    def memory(self, shape: tuple[int, int], k: int) -> int:
-        """About how many bytes a run takes beside the data: columns of the working set, and products with all."""
-        return 8 * ((max(4 * k, k + 50) + 3 * k) * shape[0] + (3 * k + 10) * shape[1])
-
     def iterate(
         self, problem: Problem, slots: Slots, rng: np.random.Generator, clock: Clock, state: State | None = None
     ) -> Iterator[Record]:

@@ -135,7 +135,7 @@ class SearchRun(Task[list[Result]]):
         self, asked: Asked, ridges: Sequence[float], clock: Clock, stages: int, flat: bool, each: bool
     ) -> None:
         self.asked, self.ridges, self.clock, self.flat, self.each = asked, ridges, clock, flat, each
-        self.single = len(asked.sizes) == 1
+        self.single, self.numbers = len(asked.sizes) == 1, asked.problem.design.entries
         self.limit = stages if self.single else math.inf
         self.search: Search | None = None
         self.fit: Stop | None = None

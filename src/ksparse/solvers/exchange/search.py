@@ -20,6 +20,7 @@ from ..block import Targets
 from .group_pivots import Choices
 from .grouped import GroupedPath
 from .pivots import Array, Columns
+from .sample import SampledSearch, begins_with_sample, columns_fit
 from .smooth import SmoothSearch
 from .squared import SquaredPath, Stop
 
@@ -63,9 +64,10 @@ class Search:
     def __init__(self, asked: Asked, l2: float, check: Callable[[], None]) -> None:
         self.asked, self.l2, self.check = asked, l2, check
         self.exact: SquaredPath | GroupedPath | None = None
-        self.local: SmoothSearch | None = None
+        self.local: SmoothSearch | SampledSearch | None = None
         problem, largest = asked.problem, max(asked.sizes)
-        fits = 8 * problem.d * (PER_SIZE * largest + MORE) <= ROOM
+        self.sampled = begins_with_sample(problem, asked.sizes)
+        fits = 8 * problem.d * (PER_SIZE * largest + MORE) <= ROOM and columns_fit(problem.design, largest)
         if asked.quadratic and fits:
             try:
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -84,7 +86,7 @@ class Search:
         groups = np.arange(problem.d) if asked.groups is None else asked.groups
         return GroupedPath(problem, Y, groups, self.check, largest, smallest, start)
 
-    def _smooth(self) -> SmoothSearch:
+    def _smooth(self) -> SmoothSearch | SampledSearch:
         asked, choices, targets = self.asked, None, None
         if asked.groups is not None:
             order = np.argsort(asked.groups, kind="stable")
@@ -97,7 +99,11 @@ class Search:
         elif asked.Y is not None:
             flat = np.ascontiguousarray(asked.Y.T).ravel()
             targets = Targets(SquaredTargets(), flat, np.zeros(flat.size), asked.outputs, 1.0, True)
-        found = SmoothSearch(asked.problem, asked.sizes, self.check, asked.effort, choices, targets)
+        found: SmoothSearch | SampledSearch
+        if self.sampled:
+            found = SampledSearch(asked.problem, asked.sizes[0], self.check, asked.effort, choices, targets)
+        else:
+            found = SmoothSearch(asked.problem, asked.sizes, self.check, asked.effort, choices, targets)
         if asked.start is not None:
             found.begin_from(*asked.start)
         return found

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...design.products import gram
 from ...problem import Problem
 from .pivots import ROWS, Array, Columns, Tableau, load, new_tableau
 from .positive import PositiveTableau, new_positive_tableau
@@ -333,7 +334,7 @@ class SquaredPath:
         else:
             block, means = self._block(columns)
             weighted = block * np.sqrt(self.weight)
-            G, c = weighted @ weighted.T, block @ (self.weight * self.target)  # BLAS computes one half of G
+            G, c = gram(weighted), block @ (self.weight * self.target)
         if not (np.isfinite(c).all() and np.isfinite(G).all()):
             raise np.linalg.LinAlgError("numbers that overflow")
         self._last = Exact(columns, block, means, G, c, np.where(self.own[columns] > 0.0, G.diagonal(), 0.0))
