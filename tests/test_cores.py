@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from ksparse import KSparseRegressor, _cores, _jit, minimize
+from ksparse import KSparseRegressor, _cores, minimize
 from ksparse._text import watch_pass
 from ksparse.estimators.threads import in_threads
 from ksparse.sources import Blocks
@@ -87,28 +87,28 @@ def test_the_lesser_of_affinity_and_quota(quota, expected, monkeypatch):
 
 def test_the_variable_decides(monkeypatch):
     monkeypatch.setenv("KSPARSE_NUM_THREADS", "3")
-    assert _cores.cores() == _jit.threads() == 3
+    assert _cores.cores() == _threads.threads() == 3
     monkeypatch.setenv("KSPARSE_NUM_THREADS", "")
     assert _cores.cores() == _cores.given_cores()
     for wrong in ("0", "-2", "two", "1.5"):
         monkeypatch.setenv("KSPARSE_NUM_THREADS", wrong)
         with pytest.raises(ValueError, match=f"KSPARSE_NUM_THREADS must be a whole number.*{wrong}"):
-            _jit.threads()
+            _threads.threads()
 
 
 def test_threads_inside_limits(monkeypatch):
     monkeypatch.setenv("KSPARSE_NUM_THREADS", "8")
-    with _jit.at_most_threads(3):
-        assert _jit.threads() == 3
-        with _jit.at_most_threads(5):  # what is outside counts too
-            assert _jit.threads() == 3
-    assert _jit.threads() == 8
+    with _threads.at_most_threads(3):
+        assert _threads.threads() == 3
+        with _threads.at_most_threads(5):  # what is outside counts too
+            assert _threads.threads() == 3
+    assert _threads.threads() == 8
 
 
 @pytest.mark.parametrize(("n_jobs", "each"), [(None, 8), (1, 1), (2, 4), (16, 1)])
 def test_several_fits_share_the_cores(n_jobs, each, monkeypatch):
     monkeypatch.setenv("KSPARSE_NUM_THREADS", "8")
-    assert in_threads(lambda number: (number, _jit.threads()), [(0,), (1,)], n_jobs) == [(0, each), (1, each)]
+    assert in_threads(lambda number: (number, _threads.threads()), [(0,), (1,)], n_jobs) == [(0, each), (1, each)]
 
 
 @pytest.mark.parametrize(("n_jobs", "most"), [(None, 8), (1, 1), (3, 3)])
@@ -116,18 +116,18 @@ def test_a_fit_uses_n_jobs_threads(n_jobs, most, monkeypatch):
     monkeypatch.setenv("KSPARSE_NUM_THREADS", "8")
     X, y = np.random.default_rng(0).standard_normal((2, 50, 4))
     seen = []
-    KSparseRegressor(k=1, n_jobs=n_jobs, callback=lambda now: seen.append(_jit.threads())).fit(X, y[:, 0])
+    KSparseRegressor(k=1, n_jobs=n_jobs, callback=lambda now: seen.append(_threads.threads())).fit(X, y[:, 0])
     assert set(seen) == {most}
 
 
 def test_large_searches_hold_blas_to_one_thread():
     """The product inside a search of many numbers is that of one BLAS thread; afterwards BLAS has what it had."""
-    before = _jit.blas_threads()
-    X = np.random.default_rng(0).standard_normal((_jit.QUIET // 8, 8))
+    before = _threads.blas_threads()
+    X = np.random.default_rng(0).standard_normal((_threads.QUIET // 8, 8))
     seen = []
-    minimize(X, X[:, 0], 1, callback=lambda now: seen.append(_jit.blas_threads()))
+    minimize(X, X[:, 0], 1, callback=lambda now: seen.append(_threads.blas_threads()))
     assert set(seen) == {1}
-    assert _jit.blas_threads() == before
+    assert _threads.blas_threads() == before
 
 
 def test_progress_of_a_pass():

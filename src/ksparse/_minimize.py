@@ -65,9 +65,9 @@ def minimize(
         ``losses.Huber(0.5)``.
     solver : solver or str
         "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with a radius; with
-        positive=True `HTSVRG` for a source whose columns do not fit into memory.  Or an instance such as ``HTSVRG(step=0.1)``, or a name:
-        "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp"; for the squared loss also "niht",
-        "htp", "cosamp", "sp", "omp", "romp", "ompr".
+        positive=True `HTSVRG` for a source whose columns do not fit into memory.  Or an instance such as
+        ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp";
+        for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
     standardize : bool
         Work on columns of variance one, centred if there is an intercept (of mean square one without); λ and ω then act
         on their coefficients.  x and x0 stay in the units of A.  Every solver but "exchange" depends on those

@@ -73,6 +73,19 @@ def test_a_path_is_one_search_for_every_output(kind, layout, monkeypatch):
             assert (model.coef_ >= 0.0).all()
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "positive"])
+def test_a_path_of_rows_whose_columns_do_not_fit_into_memory(kind, monkeypatch):
+    monkeypatch.setattr(Blocks, "room_for_columns", 0.0)
+    X, _, _ = rows()
+    settings, y = kinds()[kind]
+    path = k_path(Blocks([X[:70], X[70:]]), y, KS, settings)
+    assert path.k.tolist() == list(KS)
+    assert (np.diff(path.objective) <= 1e-9 * path.objective[:-1]).all()
+    for model, loss in zip(path.models, path.loss, strict=True):
+        assert loss == pytest.approx(mean_loss(model, X, y), rel=1e-9)
+        assert model.status_ == "converged" or kind == "ovr"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_cross_validation_is_made_of_the_paths_of_its_folds(kind):
     X, _, _ = rows()

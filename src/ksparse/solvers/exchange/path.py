@@ -18,6 +18,7 @@ from ...engine.loop import Callback, Clock, State, Task, TimeUp, Trace
 from ...engine.resume import check_columns, digest, fingerprint
 from ...result import History, Record, Result, Status, judged
 from .pivots import Array
+from .sample import columns_fit
 from .search import Asked, Search, Stop
 
 STAGES = 200
@@ -42,11 +43,21 @@ def solve_path(
         raise ValueError(f"callback must be a function of one argument, got {callback!r}")
     if max_time is not None:
         max_time = check_number(max_time, "max_time", strict=True, infinite=True)
-    middle = sorted(ridges)[len(ridges) // 2]
-    if asked.problem.l2 != middle:
-        asked = asked._replace(problem=dataclasses.replace(asked.problem, l2=middle))
-    clock = Clock(max_time, 1)
-    return loop.run(SearchRun(asked, ridges, clock, stages, flat, callback is not None), clock, callback)
+    problem, clock = asked.problem, Clock(max_time, 1)
+    single = len(asked.sizes) == 1
+    if single or problem.positive or columns_fit(problem.design, max(asked.sizes)):
+        middle = sorted(ridges)[len(ridges) // 2]
+        asked = asked if problem.l2 == middle else asked._replace(problem=dataclasses.replace(problem, l2=middle))
+        return loop.run(SearchRun(asked, ridges, clock, stages, flat, callback is not None), clock, callback)
+    results: list[Result] = []
+    for k, l2 in zip(asked.sizes, ridges, strict=True):  # the search on samples knows one size, and where to start
+        asked = asked._replace(sizes=[k], problem=dataclasses.replace(problem, l2=l2))
+        results += loop.run(SearchRun(asked, [l2], clock, stages, flat, True), clock, callback)
+        if results[-1].status in ("time limit", "interrupted", "stopped"):
+            break
+        x, constant = results[-1].x, np.atleast_1d(results[-1].intercept)
+        asked = asked._replace(start=(x[:, np.newaxis] if flat else x, constant))
+    return results
 
 
 def records(
