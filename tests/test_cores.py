@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from ksparse import KSparseRegressor, _cores, minimize
+from ksparse import KSparseRegressor, _cores, _threads, minimize
 from ksparse._text import watch_pass
 from ksparse.estimators.threads import in_threads
 from ksparse.sources import Blocks

@@ -11,8 +11,7 @@ import pytest
 from scipy import sparse
 
 from ksparse import HTSAGA, HTSVRG, IHT, PGD, StoIHT, losses, minimize
-from ksparse.problem import Problem
-from ksparse.solvers.base import Snapshot
+from ksparse.problem import Problem, Snapshot
 from ksparse.solvers.htsvrg import stage_steps
 from ksparse.solvers.screen import SWAPS, forget_rows, make_screen
 

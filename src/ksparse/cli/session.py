@@ -28,7 +28,6 @@ import typer
 from typer.core import TyperGroup
 
 from .._files import disk_is_full
-from .._text import pass_text, watch_pass
 
 EVERY = 10.0  # seconds between lines of progress where there is no terminal
 NOTHING = "nothing was written"
@@ -265,6 +264,8 @@ class Session:
     @contextmanager
     def progress(self) -> Iterator[None]:
         """Show progress: one changing line on a terminal, a new line every ten seconds elsewhere."""
+        from .._text import pass_text, watch_pass  # loads NumPy
+
         before = watch_pass.set(lambda share, seconds: self.tell(pass_text(share, seconds)))
         try:
             if not self._show or not sys.stderr.isatty():

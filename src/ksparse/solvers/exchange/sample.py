@@ -26,7 +26,8 @@ from .draw import Sampler
 from .group_pivots import Choices, new_group_tableau
 from .local import FLAT_CLASSES, best_exchanges, chosen, exchange, load_model, minimiser
 from .pivots import let_in, let_out, new_tableau
-from .smooth import RULES, SCANS, SETTLING, WORKING, WORKING_CLASSES, SmoothSearch, exchange_worths
+from .score import exchange_worths
+from .smooth import RULES, SCANS, SETTLING, WORKING, WORKING_CLASSES, SmoothSearch
 from .squared import Stop
 
 LARGE, MANY = 1 << 24, 1 << 17  # numbers of the data, and rows, from which on the search begins with a sample

@@ -21,8 +21,9 @@ from ..block import SHARE, Array, ColumnBlock, Columns, Targets, ThinColumns, th
 from ..refit import DAMPING, Precision
 from .group_pivots import Choices, new_group_tableau
 from .local import PERTURB, POLISH, SETTLE, START, STEP, BestFits, Rules, search
-from .pivots import FLAT, new_tableau
+from .pivots import new_tableau
 from .positive import new_positive_tableau
+from .score import exchange_worths
 from .squared import Stop
 
 WORKING, FEWEST, WORKING_CLASSES = 50, 20, 6  # columns beside the supports in a block; fewer for many rows or classes
@@ -433,26 +434,3 @@ def path_sizes(wanted: Sequence[int]) -> list[int]:
     beyond = max(2, round(BEYOND * largest))
     dense = len(ordered) > 0.5 * largest
     return sorted(sizes.union(range(largest + 1 if dense else largest + beyond, largest + beyond + 1)))
-
-
-def exchange_worths(
-    inner: Array, cross: Array, v: Array, g: Array, own: Array, usable: Any, kept: int, positive: bool = False
-) -> Array:
-    """What the best exchange for each column is worth: all columns against all chosen ones but those kept.
-
-    `inner` and `cross` are the second derivatives of the chosen columns with each other and with all columns, `v` are
-    their coefficients; g and `own` are the first and second derivatives of all columns.
-    """
-    inverse = np.linalg.pinv(inner, hermitian=True)
-    T = inverse @ cross
-    rest = own - np.einsum("ij,ij->j", T, cross)
-    usable = usable & (rest > FLAT * own)
-    rest = np.where(usable, rest, 1.0)
-    best = np.zeros(own.size)
-    for s in range(kept, v.size):
-        e = 1.0 / inverse[s, s]
-        r = T[s] * (v[s] * e) - g
-        if positive and (np.delete(v - inverse[s] * (v[s] * e), s)[kept:] >= 0.0).all():
-            r = np.maximum(r, 0.0)  # the others keep their signs, so that only what has the right sign helps
-        np.maximum(best, r**2 / (rest + T[s] ** 2 * e) - v[s] * v[s] * e, out=best)
-    return np.where(usable, best, 0.0)
