@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ._cores import VARIABLE, cores
 
 T = TypeVar("T")
-QUIET = 1 << 18  # numbers of the data from which on BLAS is held to one thread
+QUIET = 1 << 13  # numbers of the data from which on BLAS is held to one thread: below, it takes longer than it saves
 
 # called after every block of a pass; it may raise, to stop a pass that takes minutes
 between_blocks: ContextVar[Callable[[], None]] = ContextVar("between_blocks", default=lambda: None)
@@ -101,7 +101,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def quiet_blas(numbers: int) -> AbstractContextManager[None]:
-    """`one_blas_thread` for work on so many numbers of data; nothing for few, which BLAS does in one thread anyway.
+    """`one_blas_thread` for work on so many numbers of data; nothing for few, where that takes longer.
 
     On a machine that others use too, threads of BLAS that wait for each other can take many times as long as one
     thread alone.  Products that are worth it are divided among our own threads (`ordered_map`), which wait asleep.

@@ -399,7 +399,8 @@ def search(task, block, t, path, fixed, at, last, rules, state, given, priority)
             made = exchange(t, G, every, least, rules.exchanges, first, full_first)
             chosen(t, new)
             minimiser(t, full_new)
-            modelled, vain, better, number, guided = True, 0 <= count <= rules.singles, False, 0, True
+            modelled, vain, better, number = True, 0 <= count <= rules.singles, False, 0
+            guided = trials > 0  # not the literal, for which `newton` would be compiled a second time
             while made > 0 and not better:
                 V_new = V_new_room[: spread_out(t, new, V_new_room)].copy()
                 x_new = np.empty(V_new.size)
