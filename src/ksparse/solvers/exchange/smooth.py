@@ -39,6 +39,7 @@ EMPTY = RULES._replace(polish=Precision(200, 1e-22, True))
 SCANS = 8  # scans of all columns at one size, each after a better fit
 FOLLOW = {"fast": 1, "default": 2, "best": 3}  # turns on which the block follows the fits
 PERTURBED = {"fast": 0, "default": 0, "best": 40}  # perturbations of the best fit of every size
+ALONE = {"fast": 0, "default": 3, "best": 40}  # the same where one size is wanted
 
 
 class SmoothSearch:
@@ -78,6 +79,7 @@ class SmoothSearch:
         self.all_in = count <= small and d * n <= ROOM
         self.state, self.rng = np.array([DAMPING, 0.0]), np.random.default_rng(0)
         self.turn = self.at = self.rounds = 0  # where the walk is
+        self.perturbed = (ALONE if len(set(wanted)) == 1 else PERTURBED)[effort]
         self.chosen = np.empty(0, np.int64)  # the choices in the block
         self.B: Any = np.ones((self.fixed, n))
         if not self.thin:
@@ -318,7 +320,7 @@ class SmoothSearch:
                 self.turn = self.turn + 1 if due.any() else TURNS
                 continue
             yield from self._leg(end, self.turn < FOLLOW[self.effort])
-        while self.rounds < PERTURBED[self.effort]:
+        while self.rounds < self.perturbed:
             yield from self._perturb()
             self.rounds += 1
 
