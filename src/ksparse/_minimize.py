@@ -21,7 +21,7 @@ from .problem import Problem, Slots, Snapshot, check_weight, copy_slots
 from .result import Progress, Record, Result, Status, judged
 from .solvers import HTSVRG, PGD, SOLVERS, Exchange
 from .solvers.base import Solver
-from .solvers.exchange.sample import columns_fit
+from .solvers.exchange.sample import columns_fit, sample_fits
 from .solvers.newton import Refitter
 from .sources import as_source
 
@@ -64,10 +64,10 @@ def minimize(
         "squared", "logistic", "poisson", "gamma", "huber", "squared_hinge", or an instance such as
         ``losses.Huber(0.5)``.
     solver : solver or str
-        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with a radius; with
-        positive=True `HTSVRG` for a source whose columns do not fit into memory.  Or an instance such as
-        ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht", "exchange", "grasp", "grahtp";
-        for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
+        "auto": `Exchange`, whose result does not depend on the units of the columns; `PGD` with a radius;
+        `HTSVRG` for a source whose columns do not fit into memory, if positive=True or if there are millions of
+        columns.  Or an instance such as ``HTSVRG(step=0.1)``, or a name: "ht-svrg", "ht-saga", "pgd", "iht", "stoiht",
+        "exchange", "grasp", "grahtp"; for the squared loss also "niht", "htp", "cosamp", "sp", "omp", "romp", "ompr".
     standardize : bool
         Work on columns of variance one, centred if there is an intercept (of mean square one without); λ and ω then act
         on their coefficients.  x and x0 stay in the units of A.  Every solver but "exchange" depends on those
@@ -198,8 +198,8 @@ def pick_solver(
     if isinstance(solver, str) and solver == "auto":
         if radius != math.inf:
             return PGD()  # Exchange knows no balls
-        if positive and not columns_fit(design, k):
-            return HTSVRG()  # holds a sample of rows instead of columns
+        if not columns_fit(design, k) and (positive or not sample_fits(design)):
+            return HTSVRG()  # holds a sample of rows, and less for every column
         return Exchange(effort=effort)
     if isinstance(solver, str):
         solver = SOLVERS[check_choice(solver, "solver", ["auto", *SOLVERS])]()

@@ -157,3 +157,25 @@ def test_tiny_columns_whose_mean_is_zero_are_not_taken_for_zeros(layout):
     for scale in (1.0, 1e-200, 1e-300):
         sizes = standardize(as_design(layout(X * scale)), None, True).sizes
         np.testing.assert_allclose(sizes / scale, X.std(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_extremes_of_sparse_columns_are_those_of_dense_ones(blocks):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 12)) * (rng.random((40, 12)) < 0.3)
+    A[:, 3] = 1.0 + rng.random(40)
+    columns, centre = np.array([0, 3, 5, 11]), np.array([0.0, 1.5, -2.0, 0.25])
+    rows = sparse.csr_array(A)
+    design = as_design(Blocks([rows[:25], rows[25:]]) if blocks else rows)
+    away, stored = design.extremes(columns, centre)
+    np.testing.assert_allclose(away, np.abs(A[:, columns] - centre).max(axis=0), rtol=1e-15)
+    np.testing.assert_array_equal(stored, (A[:, columns] != 0.0).sum(axis=0))
+
+
+def test_millions_of_empty_columns_take_no_dense_memory():
+    """As dense numbers these rows would take 24 GB."""
+    rng = np.random.default_rng(0)
+    shape, places = (1000, 3_000_000), rng.integers(0, 1000, (2, 5000))
+    rows = sparse.csr_array((rng.standard_normal(5000), (places[0], 7 * places[1])), shape=shape)
+    scaled = standardize(as_design(rows), None, True, False)
+    assert 500 < np.count_nonzero(scaled.sizes) <= 1000

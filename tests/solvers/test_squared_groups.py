@@ -139,7 +139,7 @@ def test_groups_with_a_column_too_many_come_in_without_it():
 
 
 def test_a_search_begins_from_its_start():
-    """The fewest steps there are, from the best groups of all: a walk that did not begin there might miss them."""
+    """The fewest steps there are, from groups that a walk from nothing might miss."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         A = rng.standard_normal((60, 24)) + 2.0 * rng.standard_normal((60, 1))

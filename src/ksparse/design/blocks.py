@@ -198,8 +198,11 @@ class Source(Design):
         return joined(self._each(InMemory.row_codes))
 
     def extremes(self, columns: Columns, centre: Array) -> tuple[Array, NDArray[np.int64]]:
-        found = list(self._each(InMemory.extremes, only=columns, columns=np.arange(columns.size), centre=centre))
-        return np.max([away for away, _ in found], axis=0), np.sum([count for _, count in found], axis=0)
+        away, stored = np.zeros(columns.size), np.zeros(columns.size, np.int64)
+        for own, count in self._each(InMemory.extremes, only=columns, columns=np.arange(columns.size), centre=centre):
+            np.maximum(away, own, out=away)
+            stored += count
+        return away, stored
 
     def check_finite(self) -> None:
         self.norms(np.empty(0, np.int64))

@@ -243,12 +243,14 @@ class InMemory(Design):
 
     def extremes(self, columns: Columns, centre: Array) -> tuple[Array, NDArray[np.int64]]:
         block = as_matrix(self.rows)[:, columns]
-        stored = (
-            np.bincount(block.tocsr().indices, minlength=centre.size)
-            if self.sparse
-            else np.full(centre.size, self.shape[0])
-        )
-        return np.abs(dense(block) - centre).max(axis=0, initial=0.0).astype(np.float64), stored
+        if not self.sparse:
+            away = np.abs(block - centre).max(axis=0, initial=0.0)
+            return away.astype(np.float64), np.full(centre.size, self.shape[0])
+        entries = block.tocsr()  # there may be millions of columns, most of them empty
+        stored = np.bincount(entries.indices, minlength=centre.size)
+        away = np.where(stored < self.shape[0], np.abs(centre), 0.0).astype(np.float64)
+        np.maximum.at(away, entries.indices, np.abs(entries.data - centre[entries.indices]))
+        return away, stored
 
     def check_finite(self) -> None:
         A = self.load()

@@ -36,12 +36,18 @@ CROSS = 1 << 23  # second derivatives of chosen columns with all others that may
 NEAR, CLOSER, POLISHED = 1e-3, 1e-5, 1e-10  # predicted decreases, as shares of F: before a scan, at it, at the end
 TRIAL = 1e-7  # the same for supports that are tried
 STEPS = 40  # passes of one refit at most
+VECTORS = 12  # numbers per column that are held at a time (measured with ten million columns)
 
 
 def columns_fit(design: Design, k: int) -> bool:
     """Whether a source has room in memory for the columns of a working set, and for products with all others."""
     (n, d), columns = design.shape, max(4 * k, k + 50) + 3 * k
     return 8 * (columns * n + (3 * k + 10) * d) <= design.room_for_columns
+
+
+def sample_fits(design: Design) -> bool:
+    """Whether a source has room in memory for what a search on samples holds for every column."""
+    return 8 * VECTORS * design.shape[1] <= design.room_for_columns
 
 
 def begins_with_sample(problem: Problem, sizes: Sequence[int]) -> bool:
