@@ -312,8 +312,12 @@ def _(t, s, rows, row_of):
 @mark_open.rule(PositiveTableau)
 def _(t):
     mark_open(t.base)
+    own, ridge, bound = t.base.own, t.base.ridge, t.base.open
+    for a in range(own.size):
+        if not own[a] > ridge[a]:  # a constant column: its derivative is rounding, whose sign would let it in
+            bound[a] = BARRED
     for p in range(t.number[0]):
-        t.base.open[t.chosen[p]] = BARRED
+        bound[t.chosen[p]] = BARRED
 
 
 @bar.rule(PositiveTableau)
